@@ -26,6 +26,7 @@ from patchwright.resolver.rendering.template_renderer import render_reply
 from patchwright.resolver.run.dependencies import ProgressReporter, RunDependencies
 from patchwright.resolver.run_log import RunLog
 from patchwright.resolver.settings.settings import Settings
+from patchwright.runtime.errors import ImageUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -192,5 +193,6 @@ def fault_text(error: Exception, *, in_workflow: bool = False) -> str:
         failure_kind=classify_error(error),
         is_retryable=is_retryable(error),
         in_workflow=in_workflow,
+        is_image=isinstance(error, ImageUnavailable),
         is_connection_failure=isinstance(error, ModelUnreachable | ModelConnectionFailed),
     ).strip()

@@ -88,10 +88,12 @@ class JobReport:
             rows.pop("Verdict", None)
         self.report(outcome.kind, rows, values, verdict)
 
-    def report_answered(self) -> None:
+    def report_answered(self, rejection: str) -> None:
         server = self._environ.get("GITHUB_SERVER_URL", "https://github.com")
         url = f"{server}/{self._job.repo}/issues/{self._job.number}"
-        self.report("answered", {"Command": escape_markdown(self._job.request.verb), "Reply in": url})
+        verb = escape_markdown(self._job.request.verb)
+        row = {"Reason": format_sentence(rejection)} if rejection else {"Command": verb}
+        self.report("answered", {**row, "Reply in": url})
 
     def report_prepared(self) -> None:
         verdict = None if self._job.request.verb in VERBS_WITHOUT_VERDICT else self.trajectory.verdict

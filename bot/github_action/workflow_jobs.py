@@ -156,14 +156,15 @@ async def _run_job(
             if resolve_directory is not None:
                 workflow_job = ResolveJob(single, logs, secrets, resolve_directory)
 
-        async def handle_command(trigger: TriggerRequest) -> bool:
+        async def handle_command(trigger: TriggerRequest) -> bool | str:
             if resolve_directory is None:
                 await correct_stale_comments(github, trigger.job, settings.mention)
             writes = ReadOnlyForge(forge, trigger.job.id) if resolve_directory else forge
             context = CommandContext(trigger, triggers, writes, settings.github_server_url)
             if problem is not None and await context.is_permitted():
                 raise problem
-            return await workflow_job.handle_command(context)
+            is_answered = await workflow_job.handle_command(context)
+            return context.rejection or is_answered
 
         handlers = JobHandlers(
             resolve=workflow_job.resolve,

@@ -52,8 +52,10 @@ UNKNOWN_PRICE = (
 )
 
 
-CommandHandler: TypeAlias = Callable[[TriggerRequest], Awaitable[bool]]
-"""Executes a command that needs no run. Returns False if the request needs a run. May raise ForgeError."""
+CommandHandler: TypeAlias = Callable[[TriggerRequest], Awaitable[bool | str]]
+"""Executes a command that needs no run. Returns False if the request needs a run, and the explanation if the command was
+rejected. May raise ForgeError.
+"""
 
 
 class ResolveJobCanceled(ResolverError):
@@ -146,8 +148,8 @@ class _StepRun:
         """Returns the exit code."""
         job = request.job
         try:
-            if self.handlers.handle_command and await self.handlers.handle_command(request):
-                self.report.report_answered()
+            if self.handlers.handle_command and (answered := await self.handlers.handle_command(request)):
+                self.report.report_answered(answered if isinstance(answered, str) else "")
                 return 0
             outcome = await self.handlers.resolve(job)
         except WriteBlocked:

@@ -42,7 +42,7 @@ from patchwright.resolver.pipeline.resumption import replace_stopped_comment
 from patchwright.resolver.run_log import FileLogStore, RunLog
 from patchwright.resolver.settings.settings import Settings
 from patchwright.runtime.actions import RunShell
-from patchwright.runtime.errors import EngineUnavailable, SandboxLost
+from patchwright.runtime.errors import EngineUnavailable, ImageUnavailable, SandboxLost
 from tests.resolver.sample_runs import RUN, shell_result, started, step
 
 EVERY = 0.05
@@ -246,6 +246,7 @@ FAILURES = [
     (SettingsError("x"), "The server's settings are wrong: its operator has to correct them. A new attempt "
                          "will fail until someone fixes the cause."),
     (EngineUnavailable("x"), "The container engine for my sandboxes failed. A new attempt will fail"),
+    (ImageUnavailable("x"), "A new attempt will fail until someone fixes the cause."),
     (SandboxLost("x"), "My sandbox failed. Try again later."),
     (QueueDown("x"), "My data store failed. Try again later."),
     (JobAbandoned("x"), ("This is a bug in Patchwright. A new attempt will fail until someone fixes the "

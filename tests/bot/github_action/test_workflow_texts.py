@@ -28,6 +28,7 @@ from patchwright.resolver.rendering.template_renderer import render_reply
 from patchwright.resolver.request.plan_texts import render_explanation, render_plan
 from patchwright.resolver.run_events import RunConfigured
 from patchwright.resolver.tool_actions.control_actions import ProposePlan
+from patchwright.runtime.docker.build_log import pull_error
 from patchwright.runtime.errors import ImageUnavailable
 from tests.bot.deliveries import COMMENTED, SENDER
 from tests.bot.github_action.test_workflow_step import PUBLISHED, REPORTED, Step
@@ -311,9 +312,14 @@ async def test_the_job_summary_says_nothing_twice(tmp_path: Path) -> None:
 
 async def test_an_invalid_image_names_the_input(tmp_path: Path) -> None:
     step = Step(tmp_path)
-    await step.run(ImageUnavailable("the image nowhere:1 cannot be pulled"))
-    assert step.failures == ["the image nowhere:1 cannot be pulled. Check the input `image`."]
-    assert "| Error | The image nowhere\\:1 cannot be pulled\\. " in step.summary.read_text()
+    await step.run(ImageUnavailable(pull_error("nowhere:1", "not found")))
+    assert step.failures == [
+        "the base image nowhere:1 is not available and cannot be pulled (not found). Check the input `image`."
+    ]
+    assert (
+        "| Error | The base image nowhere\\:1 is not available and cannot be pulled "
+        in step.summary.read_text()
+    )
 
 
 async def test_the_summary_of_a_command_says_where_the_reply_is(tmp_path: Path) -> None:
@@ -324,6 +330,16 @@ async def test_the_summary_of_a_command_says_where_the_reply_is(tmp_path: Path) 
     assert await step.run(PUBLISHED, handle_command=handle_command) == 0
     text = step.summary.read_text()
     assert "| Command | go |" in text and "| Reply in | https://github.com/acme/sample/issues/7 |" in text
+
+
+async def test_the_summary_of_an_invalid_command_says_why_nothing_was_done(tmp_path: Path) -> None:
+    async def handle_command(_: object) -> str:
+        return "I do not know the option `modle`."
+
+    step = Step(tmp_path, "issue_comment", COMMENTED | {"sender": SENDER})
+    assert await step.run(PUBLISHED, handle_command=handle_command) == 0
+    text = step.summary.read_text()
+    assert "| Reason | I do not know the option \\`modle\\`\\. |" in text and "| Command |" not in text
 
 
 async def test_a_rejected_key_is_the_secret_that_the_input_passes(tmp_path: Path) -> None:
