@@ -63,7 +63,11 @@ class JobReport:
         job: Job,
         read_log: Callable[[Job], Trajectory],
         write_view: Callable[[Job], Path | None],
+        *,
+        has_details: bool = True,
     ) -> None:
+        """`has_details` is False for the publish job. The summary of the job before it describes the run."""
+        self._has_details = has_details
         self._environ, self._job, self._read_log, self._write_view = environ, job, read_log, write_view
 
     @property
@@ -121,9 +125,10 @@ class JobReport:
             f"at least {_format_cost(cost.usd)}" if isinstance(cost, MinimumCost) else outputs["cost-usd"]
         )
         tests = ""
-        if trajectory.run_started and (verdict is not None or trajectory.replies()):
+        has_run = trajectory.run_started and (verdict is not None or trajectory.replies())
+        if self._has_details and has_run:
             tests = _run_text(verdict, summarize_run(trajectory), rows)
-        else:  # The text about a run has the cost, too.
+        elif self._has_details:  # The text about a run has the cost, too.
             rows |= {"Cost (USD)": dollars, "Tokens": outputs["tokens"]}
         write_outputs(self._environ, outputs, _job_summary(self._job, kind, rows, tests))
 

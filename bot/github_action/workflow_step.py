@@ -77,7 +77,7 @@ class JobHandlers:
     write_view: Callable[[Job], Path | None] = write_no_view
     """Writes the run as an HTML file."""
     calls_model: bool = True
-    """False for the publish job, so that only the job that called the model warns about its cost."""
+    """False for the publish job, so that only the job that called the model describes the run and its cost."""
 
 
 async def run_action(
@@ -117,7 +117,17 @@ async def run_action(
     # Outside GitHub Actions, this output would show the secrets instead of masking them.
     if _is_runner(environ):
         _mask_secrets(secrets, write)
-    step = _StepRun(handlers, JobReport(environ, request.job, handlers.read_log, handlers.write_view), write)
+    step = _StepRun(
+        handlers,
+        JobReport(
+            environ,
+            request.job,
+            handlers.read_log,
+            handlers.write_view,
+            has_details=handlers.calls_model,
+        ),
+        write,
+    )
     with contextlib.ExitStack() as stack:
         # These lines are annotations, so they are written when workflow commands are enabled again.
         stack.callback(

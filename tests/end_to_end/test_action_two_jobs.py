@@ -45,6 +45,17 @@ async def test_the_second_job_opens_the_pull_request_that_the_first_one_verified
     assert second.outputs["verdict"] == "fixed"
     assert second.outputs["pull-request"].endswith("/acme/calc/pull/2")
     assert second.outputs["branch"] == "patchwright/issue-1"
+    url = second.outputs["pull-request"]
+    assert second.summary.splitlines() == [
+        "### acme/calc#1: published",
+        "",
+        "| | |",
+        "|---|---|",
+        f"| Pull request | {url} |",
+        "| Verdict | fixed |",
+        "| Reason | 1 test failed without the patch and passed with it\\; none broke\\. |",
+        "| Branch | patchwright\\/issue\\-1 |",
+    ]
     assert second.outputs["tokens"] == first.outputs["tokens"]
     assert len(scenario.comments) == 1
 
