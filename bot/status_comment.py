@@ -183,7 +183,8 @@ def failure_text(error: Exception, *, in_workflow: bool = False) -> str:
     text = str(error)
     if isinstance(error, JobCanceled):
         return text
-    return f"{text if text.endswith(('?', '!')) else text.rstrip('.') + '.'} {fault_text(error, in_workflow=in_workflow)}"
+    ending = "" if text.endswith(("?", "!")) else "."
+    return f"{text.rstrip('.')}{ending} {fault_text(error, in_workflow=in_workflow)}"
 
 
 def fault_text(error: Exception, *, in_workflow: bool = False) -> str:

@@ -63,8 +63,7 @@ class JobReport:
         job: Job,
         read_log: Callable[[Job], Trajectory],
         write_view: Callable[[Job], Path | None],
-        *,
-        has_details: bool = True,
+        has_details: bool,
     ) -> None:
         """`has_details` is False for the publish job. The summary of the job before it describes the run."""
         self._has_details = has_details

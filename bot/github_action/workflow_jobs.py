@@ -163,8 +163,7 @@ async def _run_job(
             context = CommandContext(trigger, triggers, writes, settings.github_server_url)
             if problem is not None and await context.is_permitted():
                 raise problem
-            is_answered = await workflow_job.handle_command(context)
-            return context.rejection or is_answered
+            return await workflow_job.handle_command(context) and (context.rejection or True)
 
         handlers = JobHandlers(
             resolve=workflow_job.resolve,

@@ -53,8 +53,8 @@ UNKNOWN_PRICE = (
 
 
 CommandHandler: TypeAlias = Callable[[TriggerRequest], Awaitable[bool | str]]
-"""Executes a command that needs no run. Returns False if the request needs a run, and the explanation if the command was
-rejected. May raise ForgeError.
+"""Executes a command that needs no run. Returns False if the request needs a run, and the explanation if the command
+was rejected. May raise ForgeError.
 """
 
 
@@ -117,17 +117,8 @@ async def run_action(
     # Outside GitHub Actions, this output would show the secrets instead of masking them.
     if _is_runner(environ):
         _mask_secrets(secrets, write)
-    step = _StepRun(
-        handlers,
-        JobReport(
-            environ,
-            request.job,
-            handlers.read_log,
-            handlers.write_view,
-            has_details=handlers.calls_model,
-        ),
-        write,
-    )
+    report = JobReport(environ, request.job, handlers.read_log, handlers.write_view, handlers.calls_model)
+    step = _StepRun(handlers, report, write)
     with contextlib.ExitStack() as stack:
         # These lines are annotations, so they are written when workflow commands are enabled again.
         stack.callback(

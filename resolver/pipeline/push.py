@@ -108,7 +108,7 @@ async def publish_follow_up(
 
     Each step first checks whether it was already done. Publishing can therefore be repeated after a crash.
     """
-    job, log, deps, forge = run.job, run.log, run.deps, run.forge
+    deps = run.deps
     rejected = await report_without_patch(run, attempt.agent_stopped)
     if rejected is not None:
         return rejected
@@ -185,16 +185,11 @@ async def _point_to_result(job: Job, pull: PullRequest, sha: str, url: str, forg
         current = await forge.find_pull_request(job.repo, pull.head_branch)
         if current is None or current.number != pull.number:
             return
+        body = follow_up_texts.link_newer_version(current.body, url)
         spec = PullRequestSpec(
-            repo=job.repo,
-            number=job.number,
-            base_branch=current.base_branch,
-            branch=current.head_branch,
-            head_sha=sha,
-            title=current.title,
-            body=follow_up_texts.link_newer_version(current.body, url),
-            draft=current.draft,
-        )
+            repo=job.repo, number=job.number, base_branch=current.base_branch, branch=current.head_branch,
+            head_sha=sha, title=current.title, body=body, draft=current.draft,
+        )  # fmt: skip
         await forge.open_pull_request(spec)
     except ForgeError as exc:
         if exc.retryable or isinstance(exc, Unauthorized):

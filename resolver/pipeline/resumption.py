@@ -134,8 +134,8 @@ async def find_stopped_job(job: Job, run: JobId, thread: Thread, logs: LogStore)
 
 
 async def replace_stopped_comment(forge: Forge, job: Job, stopped_job: str | None, url: str) -> None:
-    """Links the result at `url` in the comment of the earlier job that worked on this run and was stopped. Otherwise, that
-    comment would still offer to continue the run.
+    """Links the result at `url` in the comment of the earlier job that worked on this run and was stopped. Otherwise,
+    that comment would still offer to continue the run.
     """
     if stopped_job is None or stopped_job == job.id or not url:
         return

@@ -12,8 +12,7 @@ import pytest
 
 from patchwright.bot.terminal.style import display_width
 from patchwright.resolver.agent.agent import record_prompts
-from patchwright.resolver.domain import Verdict
-from patchwright.resolver.events import Entry, Trajectory, VerificationCompleted
+from patchwright.resolver.events import Entry, Trajectory
 from patchwright.resolver.run_log import FileRunLog
 from patchwright.runtime.actions import RunShell
 from tests.bot.screens import open_screen
@@ -207,15 +206,6 @@ def test_a_dry_run_is_not_listed_as_published(tmp_path: Path) -> None:
     log.write_text(log.read_text().replace("https://forge.test/acme/calc/pull/8", "dry-run"))
     (run,) = json.loads(patchwright(tmp_path, "runs", "--state", "dry-run", "--json").stdout)["runs"]
     assert (run["state"], run["verdict"], run["pull_request"]) == ("dry-run", "fixed", None)
-
-
-def test_verdicts_are_named_as_in_the_dashboard(tmp_path: Path) -> None:
-    for verdict in (Verdict(kind="empty"), Verdict(kind="unproven", documentation_only=True)):
-        store_log(tmp_path, verdict.kind, run_of(started(), VerificationCompleted(verdict=verdict)))
-    listed = {line.split()[0]: line for line in patchwright(tmp_path, "runs").stdout.splitlines()}
-    assert "  no change  " in listed["empty"] and "  documentation only  " in listed["unproven"]
-    (run,) = json.loads(patchwright(tmp_path, "runs", "--verdict", "empty", "--json").stdout)["runs"]
-    assert run["verdict"] == "empty"
 
 
 def test_only_the_newest_runs_are_listed_without_all(tmp_path: Path) -> None:

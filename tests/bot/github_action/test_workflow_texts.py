@@ -78,8 +78,8 @@ def test_a_workflow_promises_to_continue_after_an_answer_only_where_it_can() -> 
         "permission `actions: read`, I then continue from where I stopped.\n"
     ) in ask(in_workflow=True)
     assert (
-        "**To answer**, write a comment that starts with `@agent` and contains the answer. I then start again, and know "
-        "your answer and this question.\n"
+        "**To answer**, write a comment that starts with `@agent` and contains the answer. I then start again, and "
+        "know your answer and this question.\n"
     ) in ask(in_workflow=True, continues_answers=False)
 
 
@@ -346,5 +346,6 @@ async def test_a_rejected_key_is_the_secret_that_the_input_passes(tmp_path: Path
     step = Step(tmp_path)
     await step.run(rejected_key("vendor/model", 401))
     assert step.failures == [
-        "The provider of vendor/model rejects the API key (401): check the secret that the input `model-api-key` passes."
+        "The provider of vendor/model rejects the API key (401): check the secret that the input "
+        "`model-api-key` passes."
     ]
