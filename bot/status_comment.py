@@ -26,6 +26,7 @@ from patchwright.resolver.rendering.template_renderer import render_reply
 from patchwright.resolver.run.dependencies import ProgressReporter, RunDependencies
 from patchwright.resolver.run_log import RunLog
 from patchwright.resolver.settings.settings import Settings
+from patchwright.runtime.errors import ImageUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -160,7 +161,7 @@ async def report_failure(
     True if the log of the run stays on this machine. `workflow_url` is the URL of the workflow run that
     contains the job. It is used only if `deps` is None.
     """
-    reason = failure_text(error)
+    reason = failure_text(error, in_workflow=not log_persists)
     if deps is None:
         # Somebody may start a workflow run again that already had a result. The comment with the result stays.
         is_repeated = workflow_url is not None and job.id in (await forge.get_thread(job)).reported_runs
@@ -177,33 +178,22 @@ async def report_failure(
     return await salvage_run(job, reason, deps, forge, is_permanent=log_persists)
 
 
-async def replace_stopped_comment(forge: Forge, job: Job, resumed_by: str | None, url: str) -> None:
-    """Links the result at `url` in the comment of the job that resumed this run before and was stopped. Otherwise, that
-    comment, which is the newest one, would still offer to continue the run.
-    """
-    if resumed_by is None or resumed_by == job.id or not url:
-        return
-    try:
-        if resumed_by in (await forge.get_thread(job)).reported_runs:
-            text = render_reply("continued.md.j2", url=url)
-            await forge.upsert_comment(job.repo, job.number, resumed_by, text)
-    except ForgeError as exc:
-        log.warning("stopped comment not replaced", extra={"job": job.id, "error": str(exc)})
-
-
-def failure_text(error: Exception) -> str:
+def failure_text(error: Exception, *, in_workflow: bool = False) -> str:
     """Returns the text of the comment that explains why a run ended early."""
     text = str(error)
     if isinstance(error, JobCanceled):
         return text
-    return f"{text if text.endswith(('?', '!')) else text.rstrip('.') + '.'} {fault_text(error)}"
+    ending = "" if text.endswith(("?", "!")) else "."
+    return f"{text.rstrip('.')}{ending} {fault_text(error, in_workflow=in_workflow)}"
 
 
-def fault_text(error: Exception) -> str:
+def fault_text(error: Exception, *, in_workflow: bool = False) -> str:
     """Returns a sentence that names the cause of a failure, and says whether a retry may help."""
     return render_reply(
         "failure_reason.md.j2",
         failure_kind=classify_error(error),
         is_retryable=is_retryable(error),
+        in_workflow=in_workflow,
+        is_image=isinstance(error, ImageUnavailable),
         is_connection_failure=isinstance(error, ModelUnreachable | ModelConnectionFailed),
     ).strip()

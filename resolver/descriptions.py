@@ -66,3 +66,8 @@ def name_thread(started: RunStarted) -> str:
     """Returns `owner/name#7`, or only the name of the repository if the issue is a file on this disk."""
     is_on_forge = bool(started.thread.url)
     return f"{started.job.repo}#{started.thread.number}" if is_on_forge else started.job.repo.name
+
+
+def label_verdict(kind: str, *, documentation_only: bool) -> str:
+    """Returns the name of a verdict for people: the kind, "no change", or "documentation only"."""
+    return "documentation only" if documentation_only else "no change" if kind == "empty" else kind

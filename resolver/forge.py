@@ -141,8 +141,8 @@ class Forge(Protocol):
         """Returns the open pull request from this branch of this repository, or None if there is none."""
 
     async def find_declined_pull_request(self, repo: Repo, branch: str) -> PullRequest | None:
-        """Returns our latest pull request from this branch of this repository if it was closed without being
-        merged. Otherwise, returns None.
+        """Returns the latest pull request that we or another App opened from this branch of this repository, if it was
+        closed without being merged. Otherwise, returns None.
         """
 
     async def open_pull_request(self, spec: PullRequestSpec) -> PullRequest:

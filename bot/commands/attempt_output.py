@@ -13,6 +13,7 @@ from patchwright.bot.terminal.output import (
     print_stdout,
     strip_control_chars,
     tests_table,
+    verdict_line,
     wrap_text,
 )
 from patchwright.bot.terminal.patch_text import hide_binary_hunks, new_binary_files
@@ -58,7 +59,7 @@ def print_attempt(attempt: "Attempt", trajectory: Trajectory) -> None:
     if has_model_failed(attempt):
         print_stdout("no result: the model failed before the agent changed the code")
         return
-    print_stdout(strip_control_chars(f"verdict: {attempt.verdict.kind}. {attempt.verdict.reason}"))
+    print_stdout(strip_control_chars(verdict_line(attempt.verdict)))
     if stopped.reason == "error":
         step = len(trajectory.replies())
         detail = strip_control_chars(end_sentence(stopped.detail))

@@ -35,6 +35,7 @@ from patchwright.bot.terminal.output import (
     print_stderr,
     print_stdout,
     strip_control_chars,
+    verdict_line,
 )
 from patchwright.bot.terminal.run_ids import create_run_id, find_run, sanitize_name
 from patchwright.bot.usage_report import get_last_job
@@ -169,10 +170,10 @@ async def _resolve_on_forge(
     from patchwright.bot.commands.server_logs import share_with_server
     from patchwright.bot.errors import WriteAccessMissing
     from patchwright.bot.github.write_check import with_write_check
-    from patchwright.bot.status_comment import null_reporter, replace_stopped_comment
+    from patchwright.bot.status_comment import null_reporter
     from patchwright.resolver.forge import DryRunForge, MaskingForge
     from patchwright.resolver.pipeline.resolve import resolve_job
-    from patchwright.resolver.pipeline.resumption import record_operator_resume
+    from patchwright.resolver.pipeline.resumption import record_operator_resume, replace_stopped_comment
 
     check_models(settings, composition_root.read_environment())
     composition_root.check_github_credentials(settings)
@@ -305,7 +306,7 @@ def _outcome_text(outcome: Outcome) -> str:
     match outcome:
         case Published(url=url, draft=draft, verdict=verdict):
             title = "draft pull request" if draft else "pull request"
-            return f"{title}: {_url_text(url)}\nverdict: {verdict.kind}. {verdict.reason}"
+            return f"{title}: {_url_text(url)}\n{verdict_line(verdict)}"
         case Reported(url=url, reason=reason, branch=branch):
             saved = f"\nthe changes are on the branch {branch}" if branch else ""
             return f"no pull request: {reason}{saved}\ncomment: {_url_text(url)}"

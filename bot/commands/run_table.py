@@ -13,6 +13,7 @@ from patchwright.bot.observe.archive import StoredRuns
 from patchwright.bot.terminal.output import print_json, strip_control_chars
 from patchwright.bot.terminal.style import Style, detect_style, display_width, terminal_size, truncate
 from patchwright.resolver.cost import cost_fields, round_usd
+from patchwright.resolver.descriptions import label_verdict
 from patchwright.resolver.domain import Published, Rejected, RunId, VerdictKind
 from patchwright.resolver.errors import LogError, UsageError
 from patchwright.resolver.events import Message, Trajectory, VerificationCompleted
@@ -57,6 +58,7 @@ class RunListEntry(FrozenModel):
     note: str = ""
     """Why the run was rejected before it began, or which run the job continued."""
     verdict: str | None = None
+    is_documentation_only: bool = False
     pull_request: str | None = None
     cost_usd: float | None = None
     cost_usd_at_least: float | None = None
@@ -148,6 +150,7 @@ def _read_entry(updated_at: datetime, run: RunId, is_locked: bool, logs: StoredR
         title=clip_line(started.thread.title, 200) if started else "",
         note=_describe_unstarted(trajectory) if started is None else "",
         verdict=verdict.kind if verdict else None,
+        is_documentation_only=verdict is not None and verdict.documentation_only,
         pull_request=outcome.url if isinstance(outcome, Published) and outcome.url != DRY_RUN_URL else None,
         cost_usd=cost.get("cost_usd"),
         cost_usd_at_least=cost.get("cost_usd_at_least"),
@@ -247,7 +250,8 @@ def _row(entry: RunListEntry) -> tuple[str, ...]:
     number = f"#{entry.number}" if entry.number else ""
     about = f"{entry.repository}{number} {clip_line(entry.title, 60)}" if entry.repository else entry.note
     age = _age((datetime.now(UTC) - entry.updated_at).total_seconds())
-    return (entry.run, entry.state, entry.verdict or "", _cost_text(entry), age, about)
+    verdict = label_verdict(entry.verdict or "", documentation_only=entry.is_documentation_only)
+    return (entry.run, entry.state, verdict, _cost_text(entry), age, about)
 
 
 def _cost_text(entry: RunListEntry) -> str:

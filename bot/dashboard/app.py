@@ -69,6 +69,7 @@ async def open_dashboard(
             oauth=oauth,
             operator_token=operator_token,
             public_url=settings.public_url or "",
+            github_url=settings.github_server_url.rstrip("/"),
             mention=settings.mention,
             delivery_counts=delivery_counts,
         )

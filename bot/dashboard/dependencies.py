@@ -46,6 +46,8 @@ class DashboardDependencies:
     """The base URL of the dashboard, without a trailing slash. If it is "", people may use any host name of the
     server.
     """
+    github_url: str
+    """The URL of GitHub's website, without a trailing slash."""
     mention: str
     """The name with which people mention the bot in comments, such as `@agent`."""
     delivery_counts: Mapping[tuple[str, str], int] = field(default_factory=dict)

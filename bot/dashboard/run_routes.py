@@ -91,6 +91,7 @@ async def show_run(
             and summary.state == "input_required"
             and requested not in ("approve", "reject"),
             may_write=level == "write" and summary.state != "resumed" and not is_outside_queue,
+            thread_url=f"{deps.github_url}/{summary.repository}/issues/{summary.number}",
             mention=deps.mention,
             nonce=secrets.token_hex(6),
         ),

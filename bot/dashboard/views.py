@@ -17,6 +17,7 @@ from patchwright.bot.redis.sessions import Session
 from patchwright.bot.run_summary import RunSummary
 from patchwright.resolver.activity.failure import FAILURE_LABELS
 from patchwright.resolver.cost import round_usd
+from patchwright.resolver.descriptions import label_verdict
 from patchwright.resolver.rendering import filters, jinja_templates
 from patchwright.resolver.text.untrusted import escape_invisible
 
@@ -71,6 +72,7 @@ def render_run_list(
         components=components,
         states=STATES,
         verdicts=VERDICTS,
+        label_verdict=label_verdict,
         page_links=_page_links(run_list),
         format_dollars=_format_dollars,
     )
@@ -91,6 +93,8 @@ class RunControls:
     """The person may approve or reject the call that waits."""
     may_write: bool
     """The person may write to the agent."""
+    thread_url: str
+    """URL of the issue or pull request. GitHub redirects from the URL of an issue to a pull request."""
     mention: str
     """The name with which people mention the bot in comments."""
     nonce: str

@@ -197,7 +197,8 @@ class GitHubForge:
         closed = await self._rest.get(list[ClosedPullRequestResponse], repo, *path, **query)
         # GitHub ignores a `head` filter that it does not understand, and returns all pull requests.
         own = [one for one in closed if one.head.ref == branch and one.is_same_repository]
-        own = [one for one in own if is_by(one, identity)]
+        # After a repeated setup, the earlier pull request is by the App of the first setup.
+        own = [one for one in own if is_by(one, identity) or (one.user and one.user.login.endswith("[bot]"))]
         latest = max(own, key=lambda one: one.number, default=None)
         return as_pull_request(latest, trusted=True) if latest and not latest.merged_at else None
 

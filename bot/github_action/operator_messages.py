@@ -37,7 +37,8 @@ def word_for_workflow(error: Exception) -> Exception:
     if isinstance(error, SettingsError) and "PATCHWRIGHT_MODEL_API_KEY" in text:
         return SettingsError(NO_MODEL_KEY + (NO_KEY_NEEDED if "any text" in text else ""))
     if isinstance(error, ImageUnavailable):
-        return ImageUnavailable(f"{text.rstrip('.')}. Check the input `image`.")
+        cause = text.rstrip(".").removesuffix(": load it, or choose another")
+        return ImageUnavailable(f"{cause}. Check the input `image`.")
     if isinstance(error, WriteAccessMissing):
         lines = ", ".join(f"`{name.replace('_', '-')}: write`" for name in REQUEST_PATHS)
         return Forbidden(

@@ -14,6 +14,7 @@ from typing import assert_never
 from patchwright.bot.github_action.operator_messages import escape_markdown
 from patchwright.resolver.activity.summary import Summary, summarize_run
 from patchwright.resolver.cost import MinimumCost
+from patchwright.resolver.descriptions import label_verdict
 from patchwright.resolver.domain import (
     InputRequired,
     Job,
@@ -62,7 +63,10 @@ class JobReport:
         job: Job,
         read_log: Callable[[Job], Trajectory],
         write_view: Callable[[Job], Path | None],
+        has_details: bool,
     ) -> None:
+        """`has_details` is False for the publish job. The summary of the job before it describes the run."""
+        self._has_details = has_details
         self._environ, self._job, self._read_log, self._write_view = environ, job, read_log, write_view
 
     @property
@@ -87,14 +91,18 @@ class JobReport:
             rows.pop("Verdict", None)
         self.report(outcome.kind, rows, values, verdict)
 
-    def report_answered(self) -> None:
+    def report_answered(self, rejection: str) -> None:
         server = self._environ.get("GITHUB_SERVER_URL", "https://github.com")
         url = f"{server}/{self._job.repo}/issues/{self._job.number}"
-        self.report("answered", {"Command": escape_markdown(self._job.request.verb), "Reply in": url})
+        verb = escape_markdown(self._job.request.verb)
+        row = {"Reason": format_sentence(rejection)} if rejection else {"Command": verb}
+        self.report("answered", {**row, "Reply in": url})
 
     def report_prepared(self) -> None:
         verdict = None if self._job.request.verb in VERBS_WITHOUT_VERDICT else self.trajectory.verdict
-        rows = {"Verdict": verdict.kind, "Reason": format_sentence(verdict.reason)} if verdict else NO_VALUES
+        rows = (
+            {"Verdict": _label(verdict), "Reason": format_sentence(verdict.reason)} if verdict else NO_VALUES
+        )
         self.report("prepared", rows, verdict=verdict)
 
     def report(
@@ -116,9 +124,10 @@ class JobReport:
             f"at least {_format_cost(cost.usd)}" if isinstance(cost, MinimumCost) else outputs["cost-usd"]
         )
         tests = ""
-        if trajectory.run_started and (verdict is not None or trajectory.replies()):
+        has_run = trajectory.run_started and (verdict is not None or trajectory.replies())
+        if self._has_details and has_run:
             tests = _run_text(verdict, summarize_run(trajectory), rows)
-        else:  # The text about a run has the cost, too.
+        elif self._has_details:  # The text about a run has the cost, too.
             rows |= {"Cost (USD)": dollars, "Tokens": outputs["tokens"]}
         write_outputs(self._environ, outputs, _job_summary(self._job, kind, rows, tests))
 
@@ -133,16 +142,20 @@ def _run_text(verdict: Verdict | None, summary: Summary, rows: Mapping[str, str]
 def _outcome_rows(outcome: Outcome) -> dict[str, str]:
     match outcome:
         case Published(url=url, draft=draft, verdict=verdict):
-            rows = {"Pull request": f"{url}{' (draft)' if draft else ''}", "Verdict": verdict.kind}
+            rows = {"Pull request": f"{url}{' (draft)' if draft else ''}", "Verdict": _label(verdict)}
             return rows | {"Reason": format_sentence(verdict.reason)}
         case Reported(url=url, reason=reason, verdict=verdict):
-            return {"Comment": url, "Verdict": verdict.kind, "Reason": format_sentence(reason)}
+            return {"Comment": url, "Verdict": _label(verdict), "Reason": format_sentence(reason)}
         case InputRequired(url=url, question=question):
             return {"Question": escape_markdown(question), "Comment": url}
         case Rejected(explanation=explanation):
             return {"Reason": format_sentence(explanation)}
         case _:
             assert_never(outcome)
+
+
+def _label(verdict: Verdict) -> str:
+    return label_verdict(verdict.kind, documentation_only=verdict.documentation_only)
 
 
 def format_sentence(text: str) -> str:

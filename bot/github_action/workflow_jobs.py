@@ -4,6 +4,7 @@ publish job.
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -148,21 +149,21 @@ async def _run_job(
             )
         workflow_job: WorkflowJob
         if publish_directory is not None:
-            deps = build_publish_deps(settings, secrets, logs)
+            deps = replace(build_publish_deps(settings, secrets, logs), continues_answers=False)
             workflow_job = PublishJob(forge, deps, logs, publish_directory)
         else:
             workflow_job = single = SingleJob(forge, github, settings, secrets, notify, stack)
             if resolve_directory is not None:
                 workflow_job = ResolveJob(single, logs, secrets, resolve_directory)
 
-        async def handle_command(trigger: TriggerRequest) -> bool:
+        async def handle_command(trigger: TriggerRequest) -> bool | str:
             if resolve_directory is None:
                 await correct_stale_comments(github, trigger.job, settings.mention)
             writes = ReadOnlyForge(forge, trigger.job.id) if resolve_directory else forge
             context = CommandContext(trigger, triggers, writes, settings.github_server_url)
             if problem is not None and await context.is_permitted():
                 raise problem
-            return await workflow_job.handle_command(context)
+            return await workflow_job.handle_command(context) and (context.rejection or True)
 
         handlers = JobHandlers(
             resolve=workflow_job.resolve,
@@ -301,7 +302,8 @@ class ResolveJob:
 
     async def report_failure(self, job: Job, error: Exception) -> str | None:
         stop: artifact.StopKind = "operator_error" if isinstance(error, OPERATOR_ERRORS) else "error"
-        self._save_artifact(job, failure_text(error), "canceled" if isinstance(error, JobCanceled) else stop)
+        problem = failure_text(error, in_workflow=True)
+        self._save_artifact(job, problem, "canceled" if isinstance(error, JobCanceled) else stop)
         return None
 
     @contextlib.contextmanager

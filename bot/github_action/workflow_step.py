@@ -52,8 +52,10 @@ UNKNOWN_PRICE = (
 )
 
 
-CommandHandler: TypeAlias = Callable[[TriggerRequest], Awaitable[bool]]
-"""Executes a command that needs no run. Returns False if the request needs a run. May raise ForgeError."""
+CommandHandler: TypeAlias = Callable[[TriggerRequest], Awaitable[bool | str]]
+"""Executes a command that needs no run. Returns False if the request needs a run, and the explanation if the command
+was rejected. May raise ForgeError.
+"""
 
 
 class ResolveJobCanceled(ResolverError):
@@ -75,7 +77,7 @@ class JobHandlers:
     write_view: Callable[[Job], Path | None] = write_no_view
     """Writes the run as an HTML file."""
     calls_model: bool = True
-    """False for the publish job, so that only the job that called the model warns about its cost."""
+    """False for the publish job, so that only the job that called the model describes the run and its cost."""
 
 
 async def run_action(
@@ -115,7 +117,8 @@ async def run_action(
     # Outside GitHub Actions, this output would show the secrets instead of masking them.
     if _is_runner(environ):
         _mask_secrets(secrets, write)
-    step = _StepRun(handlers, JobReport(environ, request.job, handlers.read_log, handlers.write_view), write)
+    report = JobReport(environ, request.job, handlers.read_log, handlers.write_view, handlers.calls_model)
+    step = _StepRun(handlers, report, write)
     with contextlib.ExitStack() as stack:
         # These lines are annotations, so they are written when workflow commands are enabled again.
         stack.callback(
@@ -146,8 +149,8 @@ class _StepRun:
         """Returns the exit code."""
         job = request.job
         try:
-            if self.handlers.handle_command and await self.handlers.handle_command(request):
-                self.report.report_answered()
+            if self.handlers.handle_command and (answered := await self.handlers.handle_command(request)):
+                self.report.report_answered(answered if isinstance(answered, str) else "")
                 return 0
             outcome = await self.handlers.resolve(job)
         except WriteBlocked:

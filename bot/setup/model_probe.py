@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from patchwright.bot.child_process import stop_process, with_parent_death_signal
 from patchwright.bot.setup.credential_store import ModelConnection
 from patchwright.resolver.errors import EndpointDown
+from patchwright.resolver.settings.server_settings import REJECTED_KEY_ADVICE
 from patchwright.resolver.settings.settings import environment_variable
 
 TIMEOUT_SECONDS = 90.0  # time limit for one or two small calls
@@ -18,10 +19,7 @@ TEXT_TOOLS_ERROR = (
     "it calls tools only as text. Set PATCHWRIGHT_TOOL_CALLING=text in the server's environment, restart the "
     "server, and test again."
 )
-_REJECTED_KEY_ADVICE = (
-    f": check {environment_variable('model_api_key')}, or, if no key is set or saved, the provider's own "
-    "variable."
-)
+_REJECTED_KEY_ADVICE = f": {REJECTED_KEY_ADVICE}"
 _MISSING_KEY = re.compile(r"(\w+) is not set\. Set it to your API key for ")
 # Maps environment variables to fields of the form. The command's error messages name environment variables,
 # but the person sees the form.

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from patchwright.resolver.cost import cost_fields
+from patchwright.resolver.descriptions import label_verdict
 from patchwright.resolver.domain import InputRequired, Outcome, Published, Rejected, Reported, Usage, Verdict
 from patchwright.resolver.rendering.filters import compare_outcomes, format_test_counts, patch_test_label
 
@@ -106,6 +107,12 @@ def ignore_closed_pipe() -> Iterator[None]:
 
 def print_stderr(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
+
+
+def verdict_line(verdict: Verdict) -> str:
+    """Returns the verdict and its reason in one line."""
+    label = label_verdict(verdict.kind, documentation_only=verdict.documentation_only)
+    return f"verdict: {label}. {verdict.reason}"
 
 
 def tests_table(verdict: Verdict) -> str:

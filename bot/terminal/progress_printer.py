@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
 
-from patchwright.bot.terminal.output import strip_control_chars
+from patchwright.bot.terminal.output import strip_control_chars, verdict_line
 from patchwright.bot.terminal.style import NO_COLOR, Style
 from patchwright.resolver.actions import Action
 from patchwright.resolver.agent.messages import render_observation
@@ -168,7 +168,7 @@ class ProgressPrinter:
             case VerificationCompleted(verdict=verdict):
                 if verdict.partial:  # only the final verdict has this name
                     return ["the first tests have ended"]
-                return textwrap.wrap(f"verdict: {verdict.kind}. {verdict.reason}", width)
+                return textwrap.wrap(verdict_line(verdict), width)
             case _:
                 return []
 

@@ -75,6 +75,8 @@ class CommandContext:
         self.workflow_runs_url = f"{server_url}/{self.job.repo}/actions"
         self._forge = forge
         self._permission: Permission | None = None
+        self.rejection = ""
+        """Why nothing was done, if the command was rejected in a workflow."""
 
     async def execute(self) -> bool:
         """Executes a command that needs no run. Rejects an invalid command, or one that is not permitted.
@@ -112,6 +114,7 @@ class CommandContext:
 
     async def reject(self, explanation: str) -> None:
         """Posts why nothing is done and completes the request. May raise ForgeError."""
+        self.rejection = explanation
         await self.reply(reply_texts.render_rejection(explanation))
 
 

@@ -26,6 +26,7 @@ from patchwright.resolver.llm.http_capture import ResponseCapture
 from patchwright.resolver.llm.model import ProviderConnection
 from patchwright.resolver.llm.pricing import parse_retry_after
 from patchwright.resolver.llm.provider_text import replace_surrogates, to_one_line
+from patchwright.resolver.settings.server_settings import REJECTED_KEY_ADVICE
 from patchwright.resolver.settings.settings import environment_variable
 
 RETRYABLE_STATUSES = frozenset({408, 409, 425, 429})  # and all statuses from 500
@@ -149,8 +150,7 @@ def _find_setup_error(request: _FailedRequest) -> ModelError | None:
 def rejected_key(model_name: str, status: int) -> ModelAccessDenied:
     """Returns the error for a key that the provider of the model rejects with this HTTP status code."""
     return ModelAccessDenied(
-        f"The provider of {model_name} rejects the API key ({status}): check {environment_variable('model_api_key')}, "
-        "or, if no key is set or saved, the provider's own variable."
+        f"The provider of {model_name} rejects the API key ({status}): {REJECTED_KEY_ADVICE}"
     )
 
 

@@ -80,7 +80,7 @@ async def publish_attempt(run: Run, workspace: Workspace, attempt: Attempt) -> O
     Each step first checks whether it was already done. Publishing can therefore be repeated after a crash.
     """
     trajectory, deps = run.log.trajectory, run.deps
-    outcome = await report_without_patch(run.job, attempt.agent_stopped, trajectory, run.forge)
+    outcome = await report_without_patch(run, attempt.agent_stopped)
     if outcome is not None:
         return outcome
     publication = _Publication(run, workspace, attempt, summarize_run(trajectory))
@@ -259,13 +259,14 @@ async def explain_how_to_open(spec: PullRequestSpec, forge: Forge, settings: Set
 
 
 async def report_without_patch(
-    job: Job, agent_stopped: AgentStopped, trajectory: Trajectory, forge: Forge
+    run: Run, agent_stopped: AgentStopped
 ) -> Rejected | InputRequired | Reported | None:
     """Completes the job and returns its outcome if there is nothing to publish. Otherwise, returns None.
 
     Nothing is published if the requester has lost write access, or if the job only asked for an answer. The same
     applies if the agent has a question or proposes a plan.
     """
+    job, trajectory, forge = run.job, run.log.trajectory, run.forge
     if not await authorize(forge, job.repo, job.requester):
         return await report_lost_permission(job, trajectory, forge)
     summary, plan = summarize_run(trajectory), get_proposed_plan(trajectory)
@@ -277,8 +278,9 @@ async def report_without_patch(
         elif plan:
             body = add_permalinks(plan_texts.render_plan(plan, summary), trajectory.run_started)
         else:
-            body = render_reply("question.md.j2", question=agent_stopped.detail, summary=summary).strip()
-            body = add_permalinks(body, trajectory.run_started)
+            values = {"question": agent_stopped.detail, "continues_answers": run.deps.continues_answers}
+            body = render_reply("question.md.j2", summary=summary, **values)
+            body = add_permalinks(body.strip(), trajectory.run_started)
         url = await forge.upsert_comment(job.repo, job.number, job.id, body)
         return InputRequired(url=url, question=agent_stopped.detail, confirmation=waiting)
     if is_question(trajectory):

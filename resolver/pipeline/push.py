@@ -23,6 +23,7 @@ from patchwright.resolver.errors import (
 )
 from patchwright.resolver.events import VerificationCompleted
 from patchwright.resolver.forge import Forge, PublishedCommit, RepoFacts
+from patchwright.resolver.forge_writes import PullRequestSpec
 from patchwright.resolver.git.git_process import run_git
 from patchwright.resolver.git.merge import MergeResult
 from patchwright.resolver.git.workspaces import Workspace
@@ -107,8 +108,8 @@ async def publish_follow_up(
 
     Each step first checks whether it was already done. Publishing can therefore be repeated after a crash.
     """
-    job, log, deps, forge = run.job, run.log, run.deps, run.forge
-    rejected = await report_without_patch(job, attempt.agent_stopped, log.trajectory, forge)
+    deps = run.deps
+    rejected = await report_without_patch(run, attempt.agent_stopped)
     if rejected is not None:
         return rejected
     content = await check_patch(
@@ -159,6 +160,7 @@ async def _report_change(
     )
     url = await post_comment(job, forge, render_reply("follow_up.md.j2", **vars(report)))
     if result.sha is not None:
+        await _point_to_result(job, pull, result.sha, url, forge)
         await publish_check_run(job, result.sha, verdict, report.summary, forge)
         return Published(
             url=pull.url,
@@ -170,6 +172,29 @@ async def _report_change(
         )
     branch = result.location.name if isinstance(result.location, BranchLocation) else None
     return Reported(url=url, branch=branch, reason=result.reason, verdict=verdict)
+
+
+async def _point_to_result(job: Job, pull: PullRequest, sha: str, url: str, forge: Forge) -> None:
+    """Links the new result at the top of the description of our own pull request, which describes the first version.
+    The rest of the description stays as it is, because people may have edited it.
+    """
+    bot_user = await forge.get_bot_user(job.repo)
+    if not url or bot_user is None or pull.author.id != bot_user.id:
+        return
+    try:
+        current = await forge.find_pull_request(job.repo, pull.head_branch)
+        if current is None or current.number != pull.number:
+            return
+        body = follow_up_texts.link_newer_version(current.body, url)
+        spec = PullRequestSpec(
+            repo=job.repo, number=job.number, base_branch=current.base_branch, branch=current.head_branch,
+            head_sha=sha, title=current.title, body=body, draft=current.draft,
+        )  # fmt: skip
+        await forge.open_pull_request(spec)
+    except ForgeError as exc:
+        if exc.retryable or isinstance(exc, Unauthorized):
+            raise
+        logger.warning("description not updated", extra={"job": job.id, "error": str(exc)})
 
 
 # --- pushing -----------------------------------------------------------------------------------------------

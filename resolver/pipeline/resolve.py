@@ -28,7 +28,9 @@ from patchwright.resolver.pipeline.resolve_pull_request import resolve_pull_requ
 from patchwright.resolver.pipeline.resumption import (
     build_resume_message,
     find_run_to_resume,
+    find_stopped_job,
     record_operator_resume,
+    replace_stopped_comment,
 )
 from patchwright.resolver.pipeline.run_ci import run_ci
 from patchwright.resolver.pipeline.run_start import build_run_started
@@ -154,6 +156,7 @@ async def _continue_run(run: Run, run_to_resume: JobId) -> Outcome:
     job = run.job
     if run.log.trajectory.run_resumed is None:
         await run.log.append(RunResumed(run=run_to_resume))
+    stopped_job = await find_stopped_job(job, run_to_resume, run.thread, run.deps.logs)
     async with run.deps.logs.open(run_to_resume, run.deps.listeners) as log:
         resumed = _with_options(replace(run, log=log))
         is_delivered = any(
@@ -166,6 +169,7 @@ async def _continue_run(run: Run, run_to_resume: JobId) -> Outcome:
             if message is not None:
                 await log.append(message)
             outcome = await _work(resumed)
+    await replace_stopped_comment(run.forge, job, stopped_job, getattr(outcome, "url", ""))
     return await _complete(run.log, outcome)
 
 

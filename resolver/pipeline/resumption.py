@@ -1,14 +1,16 @@
 """Finds the earlier run that a job continues, and writes the message with which its agent goes on."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from patchwright.resolver.command_parser import Request, parse_request
-from patchwright.resolver.domain import InputRequired, Job, JobId, Rejected, Thread
-from patchwright.resolver.errors import LogError
+from patchwright.resolver.domain import InputRequired, Job, JobId, Rejected, Reported, Thread
+from patchwright.resolver.errors import ForgeError, LogError
 from patchwright.resolver.events import Message, Trajectory
+from patchwright.resolver.forge import Forge
 from patchwright.resolver.pipeline.call_decisions import (
     build_decision_message,
     only_continues,
@@ -16,7 +18,7 @@ from patchwright.resolver.pipeline.call_decisions import (
 )
 from patchwright.resolver.prompts.initial_prompt import COMMENT_LIMIT
 from patchwright.resolver.publishing import reply_texts
-from patchwright.resolver.rendering.template_renderer import render_prompt
+from patchwright.resolver.rendering.template_renderer import render_prompt, render_reply
 from patchwright.resolver.request import plan_texts
 from patchwright.resolver.run_calls import get_confirmation
 from patchwright.resolver.run_limits import was_stopped
@@ -24,6 +26,8 @@ from patchwright.resolver.run_log import LogStore, RunLog
 from patchwright.resolver.run_task import get_proposed_plan, get_task
 from patchwright.resolver.settings.settings import Settings
 from patchwright.resolver.text.untrusted import quote
+
+logger = logging.getLogger(__name__)
 
 NOTHING_TO_CONTINUE: dict[str, reply_texts.AdmissionProblem] = {
     "go": "no_plan", "resume": "not_stopped", "approve": "no_call", "reject": "no_call"
@@ -110,6 +114,37 @@ async def iter_started_runs(
         if (work.run_started.job.number, work.run_started.job.repo) != (job.number, job.repo):
             return
         yield name, last, work
+
+
+async def find_stopped_job(job: Job, run: JobId, thread: Thread, logs: LogStore) -> JobId | None:
+    """Returns the latest job before this one that worked on the run, if the job was stopped. Its comment offers to
+    continue the run.
+    """
+    for reported in map(JobId, reversed(thread.reported_runs)):
+        if reported == job.id:
+            continue
+        try:
+            last = await asyncio.to_thread(logs.read, reported)
+        except LogError:
+            continue
+        if reported == run or (last.run_resumed and last.run_resumed.run == run):
+            is_stopped = last.job_completed is None or isinstance(last.job_completed.outcome, Reported)
+            return reported if is_stopped else None
+    return None
+
+
+async def replace_stopped_comment(forge: Forge, job: Job, stopped_job: str | None, url: str) -> None:
+    """Links the result at `url` in the comment of the earlier job that worked on this run and was stopped. Otherwise,
+    that comment would still offer to continue the run.
+    """
+    if stopped_job is None or stopped_job == job.id or not url:
+        return
+    try:
+        if stopped_job in (await forge.get_thread(job)).reported_runs:
+            text = render_reply("continued.md.j2", url=url)
+            await forge.upsert_comment(job.repo, job.number, stopped_job, text)
+    except ForgeError as exc:
+        logger.warning("stopped comment not replaced", extra={"job": job.id, "error": str(exc)})
 
 
 async def record_operator_resume(job: Job, log: RunLog, answer: str = "") -> None:

@@ -53,3 +53,14 @@ class FollowUpReport:
 def render_not_pushed_reason(reason: str, detail: str = "") -> str:
     """Explains in a sentence why the change is not on the pull request's own branch."""
     return render_reply("not_pushed_reason.md.j2", reason=reason, detail=detail).strip()
+
+
+def link_newer_version(body: str, url: str) -> str:
+    """Returns the description of our pull request with a note at its start that links the comment about a newer
+    version. Replaces the note of an earlier version, and keeps everything else.
+    """
+    note = render_reply("newer_version.md.j2", url=url).strip()
+    start, end = note.splitlines()[0], note.splitlines()[-1]
+    if body.startswith(start) and end in body:
+        body = body.partition(end)[2].lstrip()
+    return f"{note}\n\n{body}"

@@ -158,10 +158,15 @@ def is_loopback(url: str) -> bool:
         return host == "localhost"
 
 
+REJECTED_KEY_ADVICE = (
+    "check PATCHWRIGHT_MODEL_API_KEY, or, if no key is set or saved, the provider's own variable."
+)
+
+
 def name_inputs(text: str) -> str:
     """Replaces the names of environment variables with the names of the action's inputs that set them."""
     return re.sub(
         r"\b[A-Z]+_[A-Z_]+\b",
         lambda match: f"input `{INPUTS[match[0]]}`" if match[0] in INPUTS else match[0],
-        text,
+        text.replace(REJECTED_KEY_ADVICE, "check the secret that the PATCHWRIGHT_MODEL_API_KEY passes."),
     )

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from patchwright.resolver.descriptions import LOST_WITH_SANDBOX, NEW_SANDBOX
+from patchwright.resolver.descriptions import LOST_WITH_SANDBOX, NEW_SANDBOX, label_verdict
 from patchwright.resolver.events import (
     AgentStopped,
     AuxiliaryModelCall,
@@ -144,7 +144,7 @@ def _describe_end(event: Event, limit: int) -> EventContent | None:
         case VerificationCompleted(verdict=verdict):
             label = "Verdict on the affected tests" if verdict.partial else "Verdict"
             return EventContent(
-                f"{label}: {verdict.kind}",
+                f"{label}: {label_verdict(verdict.kind, documentation_only=verdict.documentation_only)}",
                 is_failure=verdict.kind == "regressed",
                 blocks=(build_text_block("", verdict.reason, limit),),
                 kind="end",

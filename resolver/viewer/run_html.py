@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC
 
 from patchwright.resolver.activity.finish_checks import last_finish
-from patchwright.resolver.descriptions import name_thread
+from patchwright.resolver.descriptions import label_verdict, name_thread
 from patchwright.resolver.domain import InputRequired, Published, Rejected, Reported, RunId, Usage, Verdict
 from patchwright.resolver.events import Trajectory
 from patchwright.resolver.masking import mask_trajectory
@@ -288,7 +288,7 @@ def _get_verdict(trajectory: Trajectory) -> Verdict | None:
 def _label_verdict(verdict: Verdict | None, is_over: bool) -> str:
     if verdict is None:
         return "no verdict" if is_over else "no verdict yet"
-    return "documentation only" if verdict.documentation_only else verdict.kind
+    return label_verdict(verdict.kind, documentation_only=verdict.documentation_only)
 
 
 def _describe_outcome(trajectory: Trajectory, is_over: bool) -> tuple[str, str | None]:
@@ -324,10 +324,11 @@ def _build_facts(trajectory: Trajectory) -> list[tuple[str, str]]:
         ("Tokens", f"{usage.prompt_tokens:,} read{cached}, {usage.completion_tokens:,} written"),
     ]
     if started := trajectory.run_started:
+        branch = getattr(started.thread, "head_branch", started.base_branch)  # only of a pull request
         facts += [
             ("Model", started.model),
             ("Sandbox", f"{started.sandbox}, network {started.network}"),
-            ("Base", f"{started.base_sha[:12]} on {started.base_branch}"),
+            ("Base", f"{started.base_sha[:12]} on {branch}"),
             ("Requested by", started.job.requester.login if started.job.requester else "the operator"),
         ]
     elif subagent_started := trajectory.subagent_started:

@@ -42,6 +42,12 @@ def test_the_first_example_reacts_to_the_commands_that_its_comments_suggest() ->
     assert "".join(one["jobs"]["fix"]["if"].split()) == "".join(condition.split())
 
 
+def test_the_first_example_shows_where_the_url_of_an_own_endpoint_goes() -> None:
+    text = (ROOT / ".github/examples/label.yml").read_text()
+    example = yaml.safe_load(text.replace("# model-base-url:", "model-base-url:"))
+    assert example["jobs"]["fix"]["steps"][0]["with"]["model-base-url"].endswith("/v1")
+
+
 def test_every_step_output_in_the_page_exists() -> None:
     snippets = "".join(re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL))
     used = re.findall(r"\b(\w+)\.([\w-]+)\.outputs\.([\w-]+)", snippets)

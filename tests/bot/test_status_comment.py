@@ -22,7 +22,6 @@ from patchwright.bot.status_comment import (
     comment_reporter,
     failure_text,
     fault_text,
-    replace_stopped_comment,
     report_failure,
 )
 from patchwright.bot.write_limiter import LocalWriteLimiter
@@ -39,10 +38,11 @@ from patchwright.resolver.errors import (
     SettingsError,
     WorkspaceError,
 )
+from patchwright.resolver.pipeline.resumption import replace_stopped_comment
 from patchwright.resolver.run_log import FileLogStore, RunLog
 from patchwright.resolver.settings.settings import Settings
 from patchwright.runtime.actions import RunShell
-from patchwright.runtime.errors import EngineUnavailable, SandboxLost
+from patchwright.runtime.errors import EngineUnavailable, ImageUnavailable, SandboxLost
 from tests.resolver.sample_runs import RUN, shell_result, started, step
 
 EVERY = 0.05
@@ -236,16 +236,17 @@ async def test_a_preempted_edit_is_made_later(scenario: CommentScenario) -> None
 
 FAILURES = [
     (ModelBusy("too many requests"), "The model provider failed. Try again later."),
-    (QuotaExceeded("no credit"), ("The model provider rejected the request. A new attempt will fail until "
-                                  "someone")),
+    (QuotaExceeded("no credit"), "A new attempt will fail until someone fixes the cause."),
     (ModelUnreachable("no such host"), "The connection to the model provider failed. A new attempt will fail"),
     (ModelConnectionFailed("refused"), "The connection to the model provider failed. Try again later."),
     (ForgeUnavailable("502"), "GitHub failed. Try again later."),
     (Forbidden("no"), ("GitHub rejected the request. A new attempt will fail until someone fixes the "
                        "cause.")),
     (WorkspaceError("x"), "The repository could not be read or written. A new attempt will fail"),
-    (SettingsError("x"), "My settings are wrong. A new attempt will fail until someone fixes the cause."),
+    (SettingsError("x"), "The server's settings are wrong: its operator has to correct them. A new attempt "
+                         "will fail until someone fixes the cause."),
     (EngineUnavailable("x"), "The container engine for my sandboxes failed. A new attempt will fail"),
+    (ImageUnavailable("x"), "A new attempt will fail until someone fixes the cause."),
     (SandboxLost("x"), "My sandbox failed. Try again later."),
     (QueueDown("x"), "My data store failed. Try again later."),
     (JobAbandoned("x"), ("This is a bug in Patchwright. A new attempt will fail until someone fixes the "
@@ -266,7 +267,7 @@ async def test_a_failure_ends_the_status_comment_and_a_cancellation_is_no_failur
 ) -> None:
     await report_failure(scenario.forge, scenario.job, ModelAccessDenied("The key is refused."))
     assert scenario.comment == (
-        "**Not done.** The key is refused. The model provider rejected the request. "
+        "**Not done.** The key is refused. "
         "A new attempt will fail until someone fixes the cause.\n\n"
         f"I proposed no change. An operator can find the log under the run `{RUN}`.\n"
     )
@@ -275,10 +276,14 @@ async def test_a_failure_ends_the_status_comment_and_a_cancellation_is_no_failur
 
 
 def test_a_question_at_the_end_of_an_error_gets_no_full_stop() -> None:
-    assert failure_text(SettingsError("Did you mean a/b?")).startswith(
-        "Did you mean a/b? My settings are wrong."
+    assert failure_text(SettingsError("Did you mean a/b?")).startswith("Did you mean a/b? The server's")
+    assert failure_text(SettingsError("It is wrong.")).startswith("It is wrong. The server's")
+
+
+def test_wrong_settings_of_a_workflow_are_corrected_in_its_file() -> None:
+    assert fault_text(SettingsError("It is wrong."), in_workflow=True).startswith(
+        "The workflow's settings are wrong: correct the workflow file or its secrets. A new attempt"
     )
-    assert failure_text(SettingsError("It is wrong.")).startswith("It is wrong. My settings are wrong.")
 
 
 async def test_the_comment_of_a_stopped_job_links_the_result_of_the_command_line(
@@ -296,5 +301,5 @@ async def test_the_comment_of_a_stopped_job_links_the_result_of_the_command_line
     texts = [one.body.partition("\n")[2].strip() for one in scenario.repo.comments(scenario.issue.number)]
     assert texts == [
         stopped,
-        f"This run was stopped, and then continued on the command line. Here is [its result]({url}).",
+        f"This run was stopped, and then continued. Here is [its result]({url}).",
     ]

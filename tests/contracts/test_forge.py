@@ -310,6 +310,10 @@ async def test_a_pull_request_is_declined_if_it_was_closed_without_merging(
     assert await forge.find_declined_pull_request(SAMPLE, "patchwright/issue-2") is None
     pull.merged = pull.closed
     assert await forge.find_declined_pull_request(SAMPLE, "patchwright/issue-1") is None
+    earlier_app = fake_github.create_pull(repo, "patchwright/issue-1", by="earlier-app[bot]", title="Ours")
+    fake_github.close_silently(earlier_app)
+    declined = await forge.find_declined_pull_request(SAMPLE, "patchwright/issue-1")
+    assert declined is not None and declined.number == earlier_app.number
 
 
 async def test_publishing_again_updates_the_open_pull_request(

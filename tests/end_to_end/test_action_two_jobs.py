@@ -45,6 +45,17 @@ async def test_the_second_job_opens_the_pull_request_that_the_first_one_verified
     assert second.outputs["verdict"] == "fixed"
     assert second.outputs["pull-request"].endswith("/acme/calc/pull/2")
     assert second.outputs["branch"] == "patchwright/issue-1"
+    url = second.outputs["pull-request"]
+    assert second.summary.splitlines() == [
+        "### acme/calc#1: published",
+        "",
+        "| | |",
+        "|---|---|",
+        f"| Pull request | {url} |",
+        "| Verdict | fixed |",
+        "| Reason | 1 test failed without the patch and passed with it\\; none broke\\. |",
+        "| Branch | patchwright\\/issue\\-1 |",
+    ]
     assert second.outputs["tokens"] == first.outputs["tokens"]
     assert len(scenario.comments) == 1
 
@@ -71,6 +82,7 @@ async def test_a_question_is_posted_in_the_issue(workflow: Workflow) -> None:
     assert first.outputs["outcome"] == "prepared", first.output
     second = await workflow.publish()
     assert (second.code, second.outputs["outcome"]) == (6, "input_required"), second.output
+    assert "I then start again, and know your answer" in workflow.scenario.comments[-1]
     assert "Which of the two?" in workflow.scenario.comments[0]
 
 
@@ -125,7 +137,7 @@ async def test_the_second_job_posts_why_the_first_one_failed(workflow: Workflow)
     assert (first.code, first.outputs["outcome"]) == (2, "error"), first.output
     second = await workflow.publish()
     assert (second.code, second.outputs["outcome"]) == (2, "error"), second.output
-    assert "The model provider rejected the request." in workflow.scenario.comments[0]
+    assert "rejects the API key" in workflow.scenario.comments[0]
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import pytest
 from patchwright.demo.github import Delivery
 from patchwright.demo.recorded_model import RecordedTurn
 from patchwright.resolver.domain import InputRequired, Published, Reported
+from patchwright.resolver.pull_request.follow_up_texts import link_newer_version
 from patchwright.resolver.tool_actions.control_actions import Ask
 from patchwright.runtime.actions import ReplaceText
 from tests.end_to_end.conftest import CODE, DONE, RUN_TESTS, Scenario
@@ -279,6 +280,7 @@ async def test_a_follow_up_on_its_own_pull_request_knows_the_run_that_opened_it(
     assert isinstance(await scenario.resolve(first), Published)
     assert set(finish_takes(scenario)) == {"cause", "change", "testing", "to_check"}
     pull = scenario.pull
+    pull.body = first_body = pull.body.replace("Fixes #1", "A person wrote this.\n\nFixes #1")
     review = scenario.fake_github.add_review(
         pull, ("calc.py", 2, "Put the larger one first."), by="maintainer", body="@agent"
     )
@@ -302,6 +304,9 @@ async def test_a_follow_up_on_its_own_pull_request_knows_the_run_that_opened_it(
     assert "How the agent worked" in pull.body and "How the agent worked" not in text
     assert scenario.repo.read(pull.head_ref, "calc.py").startswith("def add(a, b):\n    return b + a\n")
     assert len(scenario.repo.pulls) == 1
+    (comment,) = [one for one in pull.comments if one.body.startswith("<!-- patchwright:")]
+    url = f"{scenario.fake_github.server_url}/acme/calc/pull/{pull.number}#issuecomment-{comment.id}"
+    assert pull.body == link_newer_version(first_body, url)
     again = scenario.fake_github.add_review(pull, ("calc.py", 2, "Or not."), by="maintainer", body="@agent")
     await scenario.script_model(RecordedTurn("No.", finish_with_replies((1, False, "It does not matter."))))
     await scenario.resolve(request_job(scenario, pull, again))

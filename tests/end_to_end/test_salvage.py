@@ -161,6 +161,9 @@ async def test_resume_continues_a_failed_run_and_completes_it(polled_scenario: S
     async with service(scenario) as at_work:
         outcome = await at_work.done(on)
         assert isinstance(outcome, Published) and outcome.verdict.kind == "fixed"
+        assert scenario.comments[0] == (
+            f"This run was stopped, and then continued. Here is [its result]({outcome.url}).\n"
+        )
         assert await at_work.worker.run(on, 1) == outcome, "the same trigger again"
     assert request_count == 2 and len(endpoint.requests) == 3
     run = scenario.trajectory(scenario.job().id)

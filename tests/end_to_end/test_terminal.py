@@ -122,7 +122,7 @@ async def test_the_agents_summary_is_printed_beside_the_verdict(
     account = Finish(cause="add() adds.", change="None: there is no such bug.", testing="Ran it.")
     await scenario.script_model(RecordedTurn("Nothing to do.", account))
     code, out, error = await scenario.command(*resolve_arguments)
-    assert code == 3 and out.startswith("verdict: empty."), error
+    assert code == 3 and out.startswith("verdict: no change."), error
     assert out.endswith("\ncause: add() adds.\nchange: None: there is no such bug.\ntesting: Ran it.\n")
     await scenario.script_model(RecordedTurn("Nothing to do.", account))
     code, out, _ = await scenario.command(*resolve_arguments, "--json")

@@ -13,7 +13,8 @@ from playwright.async_api import Browser, Page
 
 from patchwright.bot.jobs import Stopped
 from patchwright.bot.observe.run_index import index_result
-from patchwright.resolver.domain import Job
+from patchwright.bot.run_summary import summarize_log
+from patchwright.resolver.domain import Job, Verdict
 from patchwright.resolver.events import (
     Event,
     JobCompleted,
@@ -22,13 +23,14 @@ from patchwright.resolver.events import (
     ReplyUsage,
     ToolCall,
     ToolResult,
+    VerificationCompleted,
 )
 from patchwright.runtime.actions import RunShell
 from patchwright.runtime.observations import ShellResult
 from tests.bot.dashboard.browsing import NARROW, WIDE, UnreliableProxy, browser_window
 from tests.bot.dashboard.conftest import OPERATOR, DashboardServer, dashboard_server
 from tests.bot.dashboard.test_access_control import stored_commands
-from tests.resolver.sample_runs import full_run, started
+from tests.resolver.sample_runs import full_run, run_of, started
 from tests.runners.conftest import NPM
 from tests.runtime.chromium_page import chromium
 
@@ -309,6 +311,19 @@ def axe() -> AxeChecker:
     if not path.is_file():
         pytest.skip("axe-core is not in the cache of npm packages: .ci/run puts it there")
     return AxeChecker(path.read_text())
+
+
+async def test_long_words_in_the_list_of_runs_fit_a_phone(server: DashboardServer, browser: Browser) -> None:
+    log = run_of(
+        started(title="a_name_in_the_title_that_is_longer_than_a_line_of_a_phone_and_has_no_space"),
+        VerificationCompleted(verdict=Verdict(kind="empty")),
+    )
+    summary = summarize_log(server.job(RUN), log, is_running=False)
+    await server.runs.put(summary.model_copy(update={"failure": "tests_not_run", "failed_tries": 2}))
+    async with browser_window(browser, server.url) as page:
+        await sign_in_as_operator(page)
+        await page.set_viewport_size({"width": 360, "height": 740})
+        assert await page.evaluate("document.documentElement.scrollWidth") == 360
 
 
 async def create_pages(server: DashboardServer, stack: AsyncExitStack) -> list[str]:

@@ -218,6 +218,9 @@ async def test_a_queued_job_and_a_rejected_job_are_listed_with_their_titles(serv
     for state, run in (("queued", job), ("rejected", rejected)):
         page = (await browser.get(f"/?state={state}")).text
         assert f'/runs/{run.id}">Show &lt;fractions&gt;</a>' in page
+        page = (await browser.get(f"/runs/{run.id}")).text
+        url = f"{server.fake_github.server_url}/acme/calc/issues/9"
+        assert f'href="{url}" rel="noopener noreferrer">Show &lt;fractions&gt; (acme/calc#9)</a>' in page
 
 
 async def test_a_change_to_documentation_only_is_named_as_on_the_pull_request(

@@ -23,10 +23,12 @@ from patchwright.resolver.events import (
     ToolCall,
     Trajectory,
 )
+from patchwright.resolver.llm.provider_errors import rejected_key
 from patchwright.resolver.rendering.template_renderer import render_reply
 from patchwright.resolver.request.plan_texts import render_explanation, render_plan
 from patchwright.resolver.run_events import RunConfigured
 from patchwright.resolver.tool_actions.control_actions import ProposePlan
+from patchwright.runtime.docker.build_log import pull_error
 from patchwright.runtime.errors import ImageUnavailable
 from tests.bot.deliveries import COMMENTED, SENDER
 from tests.bot.github_action.test_workflow_step import PUBLISHED, REPORTED, Step
@@ -61,18 +63,24 @@ def test_only_a_server_promises_that_go_carries_out_the_plan() -> None:
 
 
 def test_a_workflow_promises_to_continue_after_an_answer_only_where_it_can() -> None:
+    def ask(*, in_workflow: bool = False, continues_answers: bool = True) -> str:
+        settings = {"workflow_url": "https://github.test/runs/1"} if in_workflow else {}
+        return render_reply(
+            "question.md.j2",
+            question="Up?",
+            summary=summary(**settings),
+            continues_answers=continues_answers,
+        )
+
+    assert "I then continue from where I stopped; my changes so far are saved." in ask()
     assert (
-        "continue from where I stopped"
-        in render_reply("question.md.j2", question="Up?", summary=summary()).strip()
-    )
-    in_workflow = render_reply(
-        "question.md.j2", question="Up?", summary=summary(workflow_url="https://github.test/runs/1")
-    ).strip()
+        "**To answer**, write a comment that starts with `@agent` and contains the answer. If the workflow has the "
+        "permission `actions: read`, I then continue from where I stopped.\n"
+    ) in ask(in_workflow=True)
     assert (
-        "**To answer**, write a comment that starts with `@agent` and contains the answer. I then continue "
-        "from where I stopped, if the workflow has one job and the permission `actions: read`. Otherwise I start "
-        "again, so also say what else I need to know."
-    ) in in_workflow
+        "**To answer**, write a comment that starts with `@agent` and contains the answer. I then start again, and "
+        "know your answer and this question.\n"
+    ) in ask(in_workflow=True, continues_answers=False)
 
 
 @pytest.mark.parametrize("is_permanent", [True, False])
@@ -152,7 +160,7 @@ def test_a_limit_after_some_replies_names_the_input_of_the_workflow() -> None:
 
 
 def test_the_limits_before_the_first_reply_promise_no_dollar_limit_for_an_unknown_price() -> None:
-    text = render_reply("question.md.j2", question="Up?", summary=summary())
+    text = render_reply("question.md.j2", question="Up?", continues_answers=True, summary=summary())
     assert "$1 (if the model's price is known)" in text
 
 
@@ -304,9 +312,14 @@ async def test_the_job_summary_says_nothing_twice(tmp_path: Path) -> None:
 
 async def test_an_invalid_image_names_the_input(tmp_path: Path) -> None:
     step = Step(tmp_path)
-    await step.run(ImageUnavailable("the image nowhere:1 cannot be pulled"))
-    assert step.failures == ["the image nowhere:1 cannot be pulled. Check the input `image`."]
-    assert "| Error | The image nowhere\\:1 cannot be pulled\\. " in step.summary.read_text()
+    await step.run(ImageUnavailable(pull_error("nowhere:1", "not found")))
+    assert step.failures == [
+        "the base image nowhere:1 is not available and cannot be pulled (not found). Check the input `image`."
+    ]
+    assert (
+        "| Error | The base image nowhere\\:1 is not available and cannot be pulled "
+        in step.summary.read_text()
+    )
 
 
 async def test_the_summary_of_a_command_says_where_the_reply_is(tmp_path: Path) -> None:
@@ -317,3 +330,22 @@ async def test_the_summary_of_a_command_says_where_the_reply_is(tmp_path: Path) 
     assert await step.run(PUBLISHED, handle_command=handle_command) == 0
     text = step.summary.read_text()
     assert "| Command | go |" in text and "| Reply in | https://github.com/acme/sample/issues/7 |" in text
+
+
+async def test_the_summary_of_an_invalid_command_says_why_nothing_was_done(tmp_path: Path) -> None:
+    async def handle_command(_: object) -> str:
+        return "I do not know the option `modle`."
+
+    step = Step(tmp_path, "issue_comment", COMMENTED | {"sender": SENDER})
+    assert await step.run(PUBLISHED, handle_command=handle_command) == 0
+    text = step.summary.read_text()
+    assert "| Reason | I do not know the option \\`modle\\`\\. |" in text and "| Command |" not in text
+
+
+async def test_a_rejected_key_is_the_secret_that_the_input_passes(tmp_path: Path) -> None:
+    step = Step(tmp_path)
+    await step.run(rejected_key("vendor/model", 401))
+    assert step.failures == [
+        "The provider of vendor/model rejects the API key (401): check the secret that the input "
+        "`model-api-key` passes."
+    ]

@@ -1,5 +1,6 @@
 """Runs that ended before the first reply of the model."""
 
+import json
 from decimal import Decimal
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 from patchwright.resolver.activity.summary import summarize_run
 from patchwright.resolver.domain import Verdict
-from patchwright.resolver.events import AgentStopped
+from patchwright.resolver.events import AgentStopped, VerificationCompleted
 from patchwright.resolver.rendering.template_renderer import render_reply
 from patchwright.resolver.run_events import RunConfigured
 from tests.bot.commands.test_inspect_commands import patchwright, store_log
@@ -52,3 +53,12 @@ def test_a_comment_offers_to_resume_only_a_run_with_a_reply() -> None:
     )
     assert "comment `@agent resume`" not in text
     assert "ask the operator to raise the setting `timeout`, and comment `@agent retry`." in text
+
+
+def test_verdicts_are_named_as_in_the_dashboard(tmp_path: Path) -> None:
+    for verdict in (Verdict(kind="empty"), Verdict(kind="unproven", documentation_only=True)):
+        store_log(tmp_path, verdict.kind, run_of(started(), VerificationCompleted(verdict=verdict)))
+    listed = {line.split()[0]: line for line in patchwright(tmp_path, "runs").stdout.splitlines()}
+    assert "  no change  " in listed["empty"] and "  documentation only  " in listed["unproven"]
+    (run,) = json.loads(patchwright(tmp_path, "runs", "--verdict", "empty", "--json").stdout)["runs"]
+    assert run["verdict"] == "empty"

@@ -274,7 +274,10 @@ def test_a_dollar_limit_is_shown_only_if_it_is_enforced(
 def test_a_run_without_a_step_has_no_section_about_its_steps() -> None:
     def question(steps: int) -> str:
         return render_reply(
-            "question.md.j2", question="Up?", summary=STORY.model_copy(update={"usage": Usage(steps=steps)})
+            "question.md.j2",
+            continues_answers=True,
+            question="Up?",
+            summary=STORY.model_copy(update={"usage": Usage(steps=steps)}),
         ).strip()
 
     assert "How the agent worked: 1 step<" in question(1)

@@ -194,6 +194,16 @@ def test_a_run_that_was_stopped_after_it_opened_a_pull_request_names_it() -> Non
     )
 
 
+def test_the_description_of_a_changed_pull_request_links_the_newest_result() -> None:
+    first = follow_up_texts.link_newer_version("**Fixed:** the sum.\n", "https://forge.test/1")
+    assert first == (
+        "<!--newer-version-->\n> **This describes the first version.** [The latest comment](https://forge.test/1) has "
+        "the results of the current one.\n<!--/newer-version-->\n\n**Fixed:** the sum.\n"
+    )
+    newest = follow_up_texts.link_newer_version(first.replace("\n", "\r\n"), "https://forge.test/2")
+    assert newest == first.replace("test/1", "test/2").replace("sum.\n", "sum.\r\n")
+
+
 def test_a_call_that_waits_is_announced_with_this_text() -> None:
     text = render_reply("confirmation.md.j2", request=WAITING, summary=summarize_run(run_of(*full_run())))
     assert text.startswith(

@@ -3,6 +3,7 @@
 from patchwright.resolver.domain import RunId, Verdict
 from patchwright.resolver.events import VerificationCompleted
 from patchwright.resolver.viewer.run_html import render_fragments, render_progress
+from tests.resolver.pull_requests import pull
 from tests.resolver.sample_runs import RUN, run_of, started
 
 
@@ -20,3 +21,9 @@ def test_the_verdict_on_documentation_is_named_as_on_the_pull_request() -> None:
 def test_a_run_without_a_verdict_is_no_warning_before_its_end() -> None:
     header = render_progress(RUN, run_of(started()), 1000, is_over=False).header
     assert '<div class="verdict none">' in header and "</span> no verdict yet</p>" in header
+
+
+def test_the_base_of_a_run_on_a_pull_request_is_its_branch() -> None:
+    at_work = started().model_copy(update={"thread": pull(head_branch="topic", base_branch="main")})
+    header = render_progress(RUN, run_of(at_work), 1000, is_over=False).header
+    assert f"<dt>Base</dt><dd>{at_work.base_sha[:12]} on topic</dd>" in header
