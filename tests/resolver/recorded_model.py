@@ -124,7 +124,9 @@ def _turn(messages: Sequence[ChatMessage]) -> int:
 
 
 def _key(messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> str:
-    prompt = MESSAGES.dump_json(tuple(messages)) + json.dumps([tool.to_openai() for tool in tools]).encode()
+    prompt = (
+        MESSAGES.dump_json(tuple(messages)) + json.dumps([tool.to_openai_tool() for tool in tools]).encode()
+    )
     return hashlib.sha256(prompt).hexdigest()
 
 
