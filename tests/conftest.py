@@ -30,11 +30,13 @@ CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 # Read before the scrub below: a product process that a test starts must not see it.
 NO_SKIP = os.environ.get("PATCHWRIGHT_NO_SKIP", "") not in ("", "0")
 
-# On a closed network an image cannot be built without these two.
-KEPT = ("PATCHWRIGHT_CA_BUNDLE", "PATCHWRIGHT_PACKAGE_INDEX")
+# On a closed network an image cannot be built without the first two. script/regenerate sets the third.
+KEPT = ("PATCHWRIGHT_CA_BUNDLE", "PATCHWRIGHT_PACKAGE_INDEX", "PATCHWRIGHT_REGENERATE")
 
 # script/regenerate and script/test-models ask the model that the outer shell names.
-ASKING = bool(os.environ.get("PATCHWRIGHT_REGENERATE") or os.environ.get("PATCHWRIGHT_TEST_MODELS"))
+ASKING = os.environ.get("PATCHWRIGHT_REGENERATE", "keep") != "keep" or bool(
+    os.environ.get("PATCHWRIGHT_TEST_MODELS")
+)
 
 
 # A shell lets a background job ignore Ctrl-C, and every process that the tests start would inherit that.
