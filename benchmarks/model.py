@@ -56,7 +56,7 @@ async def _measure(base_url: str) -> list[Result]:
             body = {
                 "model": "m",
                 "messages": to_chat_messages(messages, model_name="m", supports_vision=False),
-                "tools": [tool.to_openai() for tool in TOOLS],
+                "tools": [tool.to_openai_tool() for tool in TOOLS],
             }
 
             async def post(body: object = body) -> None:

@@ -131,7 +131,11 @@ async def _floor(base_url: str, trajectory: Trajectory, sandbox: Sandbox, steps:
     sent = to_chat_messages(
         build_messages(Trajectory(trajectory.entries[: places[steps]])), model_name="m", supports_vision=False
     )
-    body = {"model": "m", "messages": sent, "tools": [spec.to_openai() for spec in _tools(sandbox).specs]}
+    body = {
+        "model": "m",
+        "messages": sent,
+        "tools": [spec.to_openai_tool() for spec in _tools(sandbox).specs],
+    }
     timings: list[float] = []
     async with httpx.AsyncClient() as client:
         for number in range(NEAR):

@@ -30,11 +30,20 @@ CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 # Read before the scrub below: a product process that a test starts must not see it.
 NO_SKIP = os.environ.get("PATCHWRIGHT_NO_SKIP", "") not in ("", "0")
 
-# On a closed network an image cannot be built without these two.
-KEPT = ("PATCHWRIGHT_CA_BUNDLE", "PATCHWRIGHT_PACKAGE_INDEX")
+# On a closed network an image cannot be built without the first two. script/regenerate sets the third.
+KEPT = ("PATCHWRIGHT_CA_BUNDLE", "PATCHWRIGHT_PACKAGE_INDEX", "PATCHWRIGHT_REGENERATE")
 
 # script/regenerate and script/test-models ask the model that the outer shell names.
-ASKING = bool(os.environ.get("PATCHWRIGHT_REGENERATE") or os.environ.get("PATCHWRIGHT_TEST_MODELS"))
+ASKING = os.environ.get("PATCHWRIGHT_REGENERATE", "keep") != "keep" or bool(
+    os.environ.get("PATCHWRIGHT_TEST_MODELS")
+)
+
+
+# Without HTTPS_PROXY, because Patchwright reads it as a setting; most programs use ALL_PROXY for HTTPS, too.
+NOWHERE = {
+    **dict.fromkeys(("ALL_PROXY", "all_proxy", "HTTP_PROXY", "http_proxy"), "http://127.0.0.1:9"),
+    **dict.fromkeys(("NO_PROXY", "no_proxy"), "localhost,127.0.0.1,::1"),
+}
 
 
 # A shell lets a background job ignore Ctrl-C, and every process that the tests start would inherit that.
@@ -195,7 +204,7 @@ def levels() -> Iterator[None]:
 def one_authority(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sets a certificate file with one authority, because every new client reads it, and a whole one takes 40 ms.
 
-    Slow tests and tests with a real model keep the system's file, because they contact other machines.
+    Slow tests and tests with a real model keep the system's file, because some of them contact other machines.
     """
     if not any(map(request.node.get_closest_marker, ("slow", "llm"))):
         monkeypatch.setenv("SSL_CERT_FILE", str(AUTHORITY))
@@ -213,12 +222,17 @@ def _is_on_this_machine(address: object) -> bool:
 
 @pytest.fixture(autouse=True)
 def no_network(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rejects connections of this process to other machines.
+    """Rejects connections of this process to other machines. Slow tests also set proxies that lead nowhere, for the
+    processes that they start; script/test-bare runs the others without any network.
 
-    Slow tests, and those with a model or Docker, may contact other machines.
+    Tests with a real model, with Docker (image builds install packages) or with the marker `internet` may contact
+    other machines.
     """
-    if ASKING or any(map(request.node.get_closest_marker, ("slow", "llm", "bench", "docker"))):
+    if ASKING or any(map(request.node.get_closest_marker, ("llm", "bench", "docker", "internet"))):
         return
+    if request.node.get_closest_marker("slow"):
+        for name, value in NOWHERE.items():
+            monkeypatch.setenv(name, value)
 
     for name in ("connect", "connect_ex"):
         original = getattr(socket.socket, name)

@@ -126,7 +126,7 @@ PACKAGES = {
         "runtime resolver.text resolver resolver.settings resolver.rendering resolver.activity resolver.viewer bot "
         "bot.webhooks bot.redis bot.observe bot.github"
     ),
-    "bot.api": "runtime resolver resolver.request sdk bot bot.redis bot.conversations bot.terminal",
+    "bot.api": "runtime resolver resolver.request resolver.tools sdk bot bot.redis bot.conversations bot.terminal",
     "bot.web": (
         "runtime resolver resolver.settings bot bot.webhooks bot.redis bot.observe bot.api bot.dashboard"
     ),

@@ -1,6 +1,6 @@
 """Takes the screenshots of the docs: `script/capture screenshots [DIRECTORY]`.
 
-Starts the server of the demo, and runs its sample issue and two of the tasks in tests/tasks. Chromium shows the
+Starts the server of the demo, and runs its sample issue and two of the tasks in tests/integration. Chromium shows the
 dashboard afterwards, and while another run is active. GitHub is a fake server without pages, so the issue and the pull
 request are drawn here from their texts on that server.
 """
@@ -27,18 +27,21 @@ from PIL import Image
 from playwright.async_api import Browser, Page
 
 from patchwright.demo.github import Issue
-from patchwright.demo.recorded_model import RecordedModel, RecordedTurn
+from patchwright.demo.recorded_model import RecordedCall, RecordedModel, RecordedTurn
 from patchwright.demo.run import DemoSetup, run_server, set_up
+from tests.resolver.recorded_model import read_replies
 from tests.runtime.chromium_page import chromium
 
 ROOT = Path(__file__).parent.parent
-SAMPLE = ROOT / "demo/sample"
+SAMPLE, TASKS = ROOT / "demo/sample", ROOT / "tests/integration"
 RECORDINGS = {
-    "acme/durations": (SAMPLE, "recording.json"),
-    "acme/notes": (ROOT / "tests/tasks/typos", "turns.json"),
-    "acme/calendar": (ROOT / "tests/tasks/rename", "turns.json"),
+    "acme/durations": (SAMPLE / "repository", SAMPLE / "issue.md", SAMPLE / "recording.json"),
+    **{
+        f"acme/{name}": (task / "workspace", task / "task.md", task / "recorded.jsonl")
+        for name, task in {"notes": TASKS / "typos", "calendar": TASKS / "rename"}.items()
+    },
 }
-"""By repository: the directory with its files and its issue, and the replies of the model in it."""
+"""By repository: the directory with its files, its issue, and the replies of the model."""
 LIVE_TURN = 6  # index of the reply that an active run waits for
 TIMEOUT = 300.0  # seconds for each wait; the first one includes building the image
 
@@ -48,10 +51,7 @@ class Recordings(RecordedModel):
 
     def __init__(self) -> None:
         self._by_title = {
-            read_issue(directory)[0]: [
-                RecordedTurn.model_validate(turn) for turn in json.loads((directory / name).read_text())
-            ]
-            for directory, name in RECORDINGS.values()
+            read_issue(issue)[0]: read_turns(recording) for _, issue, recording in RECORDINGS.values()
         }
         super().__init__((), key=secrets.token_hex(16), on_request=self._wait)
         self.key = self._key or ""
@@ -68,10 +68,23 @@ class Recordings(RecordedModel):
             await self.is_released.wait()
 
 
-def read_issue(directory: Path) -> tuple[str, str]:
+def read_issue(path: Path) -> tuple[str, str]:
     """Returns the title and the text of a recording's issue."""
-    title, _, body = (directory / "issue.md").read_text().partition("\n")
+    title, _, body = path.read_text().partition("\n")
     return title.lstrip("# "), body.strip()
+
+
+def read_turns(path: Path) -> list[RecordedTurn]:
+    """Returns the replies of the demo, or those of an integration test."""
+    if path.suffix == ".json":
+        return [RecordedTurn.model_validate(turn) for turn in json.loads(path.read_text())]
+    return [
+        RecordedTurn(
+            reply.text,
+            calls=[RecordedCall(name=call.name, arguments=call.arguments) for call in reply.tool_calls],
+        )
+        for reply in read_replies(path)
+    ]
 
 
 @dataclass(frozen=True)
@@ -86,11 +99,9 @@ class Stage:
 
     async def open_issue(self, name: str, recording: str) -> Issue:
         """Creates the repository with an issue, and labels the issue."""
-        directory, _ = RECORDINGS[recording]
-        fake_github, (title, body) = self.setup.github, read_issue(directory)
-        repository = fake_github.create_repository(
-            name, files=directory / "repository", permissions={"maintainer": "write"}
-        )
+        files, issue_file, _ = RECORDINGS[recording]
+        fake_github, (title, body) = self.setup.github, read_issue(issue_file)
+        repository = fake_github.create_repository(name, files=files, permissions={"maintainer": "write"})
         fake_github.install_app(fake_github.apps[0], repository)
         issue = fake_github.create_issue(repository, title=title, body=body, by="reporter")
         await fake_github.add_label(issue, "fix-me", by="maintainer")

@@ -129,6 +129,7 @@ def test_with_an_old_python_one_sentence_names_the_required_version(checkout: Pa
 
 
 @pytest.mark.slow
+@pytest.mark.internet("script/check installs the dependencies")
 @pytest.mark.timeout(600)
 def test_one_command_is_enough_after_a_clone(tmp_path: Path) -> None:
     clone = tmp_path / "my clone"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.test_tasks import MAX_USD, TASKS
+from tests.integration.test_real_models import MAX_USD, TASKS
 
 ROOT = Path(__file__).parent.parent
 WORKFLOW = yaml.safe_load((ROOT / ".github/workflows/model-tests.yml").read_text())

@@ -3,8 +3,9 @@ keys, scopes and errors. Source: modelcontextprotocol.io/specification/2025-06-1
 """
 
 import json
+from collections.abc import Callable
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from pydantic import Field
 from starlette.types import Receive, Scope, Send
@@ -13,7 +14,9 @@ from patchwright.bot.api.problem_details import problem_response
 from patchwright.sdk.server_client import ServerClient, ServerError
 
 if TYPE_CHECKING:
-    from mcp.server.fastmcp import FastMCP
+    from mcp.server.lowlevel import Server
+
+    from patchwright.runtime.sandbox import Sandbox
 
 INSTRUCTIONS = """\
 Patchwright resolves issues of GitHub repositories: it works in a sandbox, proves its patch with the repository's own
@@ -67,19 +70,32 @@ class JobTools:
         return answer
 
 
-def create_mcp_server(client: ServerClient) -> "FastMCP":
+def create_mcp_server(client: ServerClient) -> "Server[None]":
     """Returns an MCP server with the tools of one client. Raises ImportError if the extra `mcp` is not installed."""
-    from mcp.server.fastmcp import FastMCP
-    from mcp.server.transport_security import TransportSecuritySettings
+    from mcp.server.lowlevel import Server
+    from mcp.types import Tool
 
-    # An API key protects the server against other websites: browsers do not send it by themselves.
-    unchecked = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-    server = FastMCP(
-        "patchwright", INSTRUCTIONS, stateless_http=True, json_response=True, transport_security=unchecked
-    )
+    from patchwright.resolver.tools.entry_point_tools import FunctionTool
+
+    server = Server("patchwright", instructions=INSTRUCTIONS)
     tools = JobTools(client)
-    for tool in (tools.resolve_issue, tools.run_status, tools.stop_run):
-        server.add_tool(tool)
+    functions: dict[str, Callable[..., Any]] = {
+        tool.__name__: tool for tool in (tools.resolve_issue, tools.run_status, tools.stop_run)
+    }
+    # The functions need no sandbox.
+    specs = [FunctionTool(function, cast("Sandbox", None)).spec for function in functions.values()]
+
+    @server.list_tools()  # type: ignore[no-untyped-call, untyped-decorator]
+    async def list_tools() -> list[Tool]:
+        return [Tool(**spec.to_mcp_tool()) for spec in specs]
+
+    @server.call_tool()  # type: ignore[untyped-decorator]
+    async def call_tool(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        if name not in functions:
+            raise ValueError(f"There is no tool {name}. The tools are {', '.join(functions)}.")
+        response: dict[str, Any] = await functions[name](**arguments)
+        return response
+
     return server
 
 
@@ -91,9 +107,12 @@ async def serve_stdio(url: str, api_key: str | None) -> None:
     """
     client = ServerClient(url, api_key, retries=STDIO_RETRIES)
     try:
+        from mcp.server.stdio import stdio_server
+
         server = create_mcp_server(client)
         await _check_key(client)
-        await server.run_stdio_async()
+        async with stdio_server() as (reader, writer):
+            await server.run(reader, writer, server.create_initialization_options())
     finally:
         await client.close()
 
@@ -117,13 +136,20 @@ class McpRoute:
         # The tools send their requests to this same application, which checks the key and the scopes.
         client = ServerClient("http://localhost", key, transport=httpx.ASGITransport(scope["app"]))
         try:
+            from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+            from mcp.server.transport_security import TransportSecuritySettings
+
             server = create_mcp_server(client)
         except ImportError:
             await problem_response(501, NOT_INSTALLED)(scope, receive, send)
             return
         try:
-            handler = server.streamable_http_app()
-            async with server.session_manager.run():
-                await handler({**scope, "path": "/mcp", "app": handler}, receive, send)
+            # An API key protects the server against other websites: browsers do not send it by themselves.
+            unchecked = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+            manager = StreamableHTTPSessionManager(
+                server, json_response=True, stateless=True, security_settings=unchecked
+            )
+            async with manager.run():
+                await manager.handle_request(scope, receive, send)
         finally:
             await client.close()

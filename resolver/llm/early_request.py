@@ -88,7 +88,7 @@ def _is_text(message: ChatMessage) -> bool:
 def _to_openai_body(name: str, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> dict[str, Any]:
     """Source: platform.openai.com/docs/api-reference/chat"""
     sent = to_chat_messages(messages, model_name=name, supports_vision=False)
-    offered = {"tools": [tool.to_openai() for tool in tools]} if tools else {}
+    offered = {"tools": [tool.to_openai_tool() for tool in tools]} if tools else {}
     return {"model": name, "messages": sent, "temperature": 0, **offered}
 
 

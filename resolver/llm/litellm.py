@@ -268,7 +268,7 @@ class LitellmModel:
                 input=responses_api.to_input_items(
                     messages, model_name=self.name, supports_vision=self.supports_vision
                 ),
-                tools=responses_api.to_function_tools(tools) or None,
+                tools=[tool.to_responses_tool() for tool in tools] or None,
                 **responses_api.REQUEST_OPTIONS,
                 **request,
             )
@@ -282,7 +282,7 @@ class LitellmModel:
                 supports_vision=self.supports_vision,
                 cache_control=cache_control,
             ),
-            tools=[tool.to_openai() for tool in tools] or None,
+            tools=[tool.to_openai_tool() for tool in tools] or None,
             **request,
         )
 

@@ -13,17 +13,17 @@ from patchwright.runtime.observations import ImageData
 
 
 class ToolSpec(FrozenModel):
-    """A tool definition as sent to a model."""
+    """The definition of a tool, and its form in each API that offers tools."""
 
     name: str
     description: str
     parameters: dict[str, Any]
     """JSON schema of the arguments, an object."""
 
-    def to_openai(self) -> dict[str, Any]:
-        """Returns the definition in OpenAI's function tool format.
+    def to_openai_tool(self) -> dict[str, Any]:
+        """Returns the definition as a request to OpenAI's Chat Completions API contains it.
 
-        Source: platform.openai.com/docs/guides/function-calling
+        Source: platform.openai.com/docs/api-reference/chat/create#chat-create-tools
         """
         return {
             "type": "function",
@@ -33,6 +33,20 @@ class ToolSpec(FrozenModel):
                 "parameters": self.parameters,
             },
         }
+
+    def to_responses_tool(self) -> dict[str, Any]:
+        """Returns the definition as a request to OpenAI's Responses API contains it.
+
+        Source: platform.openai.com/docs/api-reference/responses/create#responses-create-tools
+        """
+        return {"type": "function", **self.to_openai_tool()["function"], "strict": False}
+
+    def to_mcp_tool(self) -> dict[str, Any]:
+        """Returns the definition as an MCP server lists it.
+
+        Source: modelcontextprotocol.io/specification/2025-06-18/server/tools#tool
+        """
+        return {"name": self.name, "description": self.description, "inputSchema": self.parameters}
 
 
 class RawToolCall(FrozenModel):

@@ -55,7 +55,7 @@ def _update_digest(digest: blake2b, message: ChatMessage) -> None:
 
 def tool_schemas(specs: Sequence[ToolSpec]) -> tuple[dict[str, Any], ...]:
     """Returns the tool definitions in the form in which they are logged and sent to providers."""
-    return tuple(spec.to_openai() for spec in specs)
+    return tuple(spec.to_openai_tool() for spec in specs)
 
 
 def list_message_texts(message: ChatMessage) -> Iterator[str]:

@@ -16,7 +16,6 @@ from patchwright.resolver.llm.model import (
     RawToolCall,
     SystemMessage,
     ToolMessage,
-    ToolSpec,
     UserMessage,
     render_omitted_images,
 )
@@ -30,10 +29,6 @@ REQUEST_OPTIONS: Json = {"store": False, "include": ["reasoning.encrypted_conten
 def to_input_items(messages: Sequence[ChatMessage], *, model_name: str, supports_vision: bool) -> list[Json]:
     """Converts messages to input items for the model `model_name`."""
     return [item for message in messages for item in _message_to_items(message, model_name, supports_vision)]
-
-
-def to_function_tools(specs: Sequence[ToolSpec]) -> list[Json]:
-    return [{"type": "function", **spec.to_openai()["function"], "strict": False} for spec in specs]
 
 
 def _message_to_items(message: ChatMessage, model_name: str, supports_vision: bool) -> Iterator[Json]:

@@ -79,7 +79,7 @@ def choose_tools(tools: Sequence[Tool], facts: RunFacts) -> frozenset[str]:
     for these runs.
     """
     added = [tool.spec for tool in tools if tool.kind in ("call_tool", "search_web")]
-    is_short = sum(len(json.dumps(spec.to_openai())) for spec in added) <= MAX_ADDED_SCHEMAS
+    is_short = sum(len(json.dumps(spec.to_openai_tool())) for spec in added) <= MAX_ADDED_SCHEMAS
     caused = {rule.tool for rule in RULES if rule.applies(facts)}
     # Only some operators let the main agent use the browser itself. The causes are the same.
     own_browser = {"use_browser"}.intersection(tool.spec.name for tool in tools)

@@ -44,7 +44,7 @@ from patchwright.resolver.llm.text_tool_model import TextToolModel
 from patchwright.resolver.tool_actions.control_actions import Think
 from patchwright.resolver.tools.control_tools import build_control_tools
 from patchwright.runtime.frozen_model import FrozenModel
-from tests.resolver.recorded_model import ReplayModel
+from tests.resolver.recorded_model import RecordingModel
 from tests.resolver.scripted_model import ScriptedModel
 
 KEY = "sk-test-0123456789"
@@ -137,7 +137,7 @@ async def open_model(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
 
     async def by_script(script: Script) -> Model:
         model = ScriptedModel([scripted(turn) for turn in script])
-        return ReplayModel(tmp_path / "recorded.jsonl", renewed_by=model) if kind == "recorded" else model
+        return RecordingModel(tmp_path / "recorded.jsonl", model) if kind == "recorded" else model
 
     yield by_script if kind in ("recorded", "scripted") else over_http
     for endpoint in endpoints:

@@ -72,6 +72,7 @@ async def test_without_an_engine_the_demo_prints_a_notice_and_continues(short_tm
 
 
 @pytest.mark.slow
+@pytest.mark.internet("pip installs the wheel with its dependencies")
 async def test_the_wheel_runs_the_demo_in_an_empty_environment(short_tmp: Path) -> None:
     python = short_tmp / "empty" / "bin" / "python"
     wheel = short_tmp / f"patchwright-{VERSION}-py3-none-any.whl"

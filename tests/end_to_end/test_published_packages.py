@@ -203,6 +203,7 @@ def download_package(version: str, place: Path) -> Path:
     return place / "package"
 
 
+@pytest.mark.internet("npm downloads the releases")
 async def test_a_published_javascript_release_is_fixed_and_passes_the_next_releases_tests(
     short_tmp: Path,
 ) -> None:

@@ -2,18 +2,34 @@
 
 import difflib
 import hashlib
+import itertools
 import json
+import os
+import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import SecretStr, TypeAdapter
 
-from patchwright.resolver.llm.model import AssistantMessage, ChatMessage, Model, Reply, ToolSpec
+from patchwright.resolver.llm.litellm import LitellmModel
+from patchwright.resolver.llm.model import (
+    AssistantMessage,
+    ChatMessage,
+    Model,
+    ProviderConnection,
+    Reply,
+    ToolSpec,
+    WrapperModel,
+)
 from patchwright.runtime.frozen_model import FrozenModel
-from tests.resolver.scripted_model import ScriptedModel
 
 CONTEXT = 3  # Lines around each difference.
+TOKEN = re.compile(r"\w+|\W")
+MIN_SIMILARITY = 0.75  # of the words of two texts, where one is a rewording of the other
 MESSAGES: TypeAdapter[tuple[ChatMessage, ...]] = TypeAdapter(tuple[ChatMessage, ...])
 
 
@@ -32,100 +48,178 @@ class Exchange(FrozenModel):
 class ReplayModel:
     """Returns the reply that was recorded for a prompt. Every byte of the prompt counts, including the tools.
 
-    With `renewed_by`, that model answers every request, and the file is written again. Without it, a prompt
-    that is not in the recording raises AssertionError with the difference to the recorded prompt of that
-    turn.
+    Raises AssertionError with the difference to the nearest recorded prompt if a prompt was not recorded.
     """
 
-    def __init__(self, path: Path, renewed_by: Model | None = None) -> None:
+    name = "recorded"
+    supports_vision = False
+    context_window: int | None = None
+
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._renewed_by = renewed_by
-        self._prompts: list[tuple[tuple[ChatMessage, ...], tuple[ToolSpec, ...]]] = []
+        self._prompts: list[Prompt] = []
         self._replies: dict[str, Reply] = {}
-        if renewed_by is None:
-            for messages, tools, exchange in _read(path):
-                self._prompts.append((messages, tools))
-                self._replies[exchange.key] = exchange.reply
-        else:
-            path.write_text("", encoding="utf-8")
-
-    @property
-    def name(self) -> str:
-        return "recorded" if self._renewed_by is None else self._renewed_by.name
-
-    @property
-    def supports_vision(self) -> bool:
-        return self._renewed_by is not None and self._renewed_by.supports_vision
-
-    @property
-    def context_window(self) -> int | None:
-        return None if self._renewed_by is None else self._renewed_by.context_window
+        for prompt, exchange in _read(path):
+            self._prompts.append(prompt)
+            self._replies[exchange.key] = exchange.reply
 
     async def reply(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> Reply:
-        if self._renewed_by is not None:
-            reply = await self._renewed_by.reply(messages, tools)
-            self._write(tuple(messages), tuple(tools), reply)
-            return reply
-        found = self._replies.get(_key(messages, tools))
-        assert found is not None, self._difference(messages, tools)
+        prompt = Prompt(tuple(messages), tuple(tools))
+        found = self._replies.get(prompt.key)
+        assert found is not None, self._describe_difference(prompt)
         return found
 
-    def _write(self, messages: tuple[ChatMessage, ...], tools: tuple[ToolSpec, ...], reply: Reply) -> None:
-        before, known = self._prompts[-1] if self._prompts else ((), None)
-        kept = next(
-            (n for n, (one, other) in enumerate(zip(before, messages, strict=False)) if one != other),
-            min(len(before), len(messages)),
+    def _describe_difference(self, prompt: "Prompt") -> str:
+        recorded = self._prompts or [Prompt((), ())]
+        nearest = max(recorded, key=lambda one: _similarity(one.lines, prompt.lines))
+        return (
+            f"the prompt is not in {self._path.name}; if it should change, run script/regenerate:\n"
+            f"{_render_difference(nearest, prompt)}"
         )
-        exchange = Exchange(
-            key=_key(messages, tools),
-            kept=kept,
-            added=messages[kept:],
-            tools=None if tools == known else tools,
-            reply=reply,
+
+
+class RecordingModel(WrapperModel):
+    """Records the prompts and the replies of another model. `save` writes them to the file."""
+
+    def __init__(self, path: Path, model: Model) -> None:
+        super().__init__(model)
+        self._path = path
+        self._exchanges: list[Exchange] = []
+        self._previous = Prompt((), None)
+
+    async def reply(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> Reply:
+        reply = await self._model.reply(messages, tools)
+        prompt, before = Prompt(tuple(messages), tuple(tools)), self._previous
+        pairs = zip(before.messages, prompt.messages, strict=False)
+        kept = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+        self._exchanges.append(
+            Exchange(
+                key=prompt.key,
+                kept=kept,
+                added=prompt.messages[kept:],
+                tools=None if prompt.tools == before.tools else prompt.tools,
+                reply=reply,
+            )
         )
-        self._prompts.append((messages, tools))
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(exchange.model_dump_json() + "\n")
+        self._previous = prompt
+        return reply
 
-    def _difference(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> str:
-        turn = _turn(messages)
-        there = next((prompt for prompt in self._prompts if _turn(prompt[0]) == turn), None)
-        if there is None:
-            return f"{self._path.name} has {len(self._prompts)} replies, and none for turn {turn + 1}"
-        lines = difflib.unified_diff(
-            list(_lines(*there)),
-            list(_lines(messages, tools)),
-            f"{self._path.name}, turn {turn + 1}",
-            "the prompt now",
-            lineterm="",
-            n=CONTEXT,
+    def save(self) -> None:
+        lines = (exchange.model_dump_json() + "\n" for exchange in self._exchanges)
+        self._path.write_text("".join(lines), encoding="utf-8")
+
+
+class ReusingModel:
+    """Returns the recorded replies in their order for prompts that changed only in their wording.
+
+    Raises AssertionError that says how to ask a live model if a prompt changed in more than that.
+    """
+
+    name = "recorded"
+    supports_vision = False
+    context_window: int | None = None
+
+    def __init__(self, path: Path) -> None:
+        self._recorded = _read(path)
+
+    async def reply(self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> Reply:
+        prompt = Prompt(tuple(messages), tuple(tools))
+        recorded, exchange = next(self._recorded, (Prompt((), ()), None))
+        assert exchange is not None and prompt.is_rewording_of(recorded), (
+            f"a prompt changed in more than its wording, so a model must reply to it: {ASK}\n"
+            f"{_render_difference(recorded, prompt)}"
         )
-        shown = "\n".join(lines)
-        return f"the prompt is not the recorded one (script/regenerate makes it so):\n{shown}"
+        return exchange.reply
 
 
-def replay_recorded_replies(path: Path) -> ScriptedModel:
-    """Returns the recorded replies in their order for any prompts, to renew a recording without a model."""
-    return ScriptedModel([exchange.reply for *_, exchange in _read(path)], name="recorded")
+ASK = "PATCHWRIGHT_MODEL=anthropic/claude-sonnet-5 PATCHWRIGHT_MODEL_API_KEY=... script/regenerate"
 
 
-def _read(path: Path) -> Iterator[tuple[tuple[ChatMessage, ...], tuple[ToolSpec, ...], Exchange]]:
+@contextmanager
+def open_recording(path: Path) -> Iterator[Model]:
+    """Yields the recorded model. script/regenerate sets PATCHWRIGHT_REGENERATE: then, the prompts are recorded again,
+    with the recorded replies (`keep`) or with those of the model that it names. The file is written after the block.
+    """
+    name = os.environ.get("PATCHWRIGHT_REGENERATE")
+    if not name:
+        yield ReplayModel(path)
+        return
+    recording = RecordingModel(path, ReusingModel(path) if name == "keep" else _build_live_model(name))
+    yield recording
+    recording.save()
+
+
+def _build_live_model(name: str) -> Model:
+    key = os.environ.get("PATCHWRIGHT_MODEL_API_KEY")
+    base_url = os.environ.get("PATCHWRIGHT_MODEL_BASE_URL")
+    return LitellmModel(name, ProviderConnection(base_url=base_url, api_key=SecretStr(key) if key else None))
+
+
+def read_replies(path: Path) -> list[Reply]:
+    """Returns the replies of a recording in their order."""
+    return [exchange.reply for _, exchange in _read(path)]
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """What a model is sent."""
+
+    messages: tuple[ChatMessage, ...]
+    tools: tuple[ToolSpec, ...] | None
+
+    @cached_property
+    def key(self) -> str:
+        tools = json.dumps([tool.to_openai_tool() for tool in self.tools or ()])
+        return hashlib.sha256(MESSAGES.dump_json(self.messages) + tools.encode()).hexdigest()
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """The prompt in a form that people can compare."""
+        return list(_lines(self.messages, self.tools or ()))
+
+    def is_rewording_of(self, other: "Prompt") -> bool:
+        """True if both have the same tools, and messages of the same kinds with the same calls and similar texts."""
+        return self._structure == other._structure and all(
+            _similarity(TOKEN.findall(one.text), TOKEN.findall(two.text)) >= MIN_SIMILARITY
+            for one, two in zip(self.messages, other.messages, strict=True)
+        )
+
+    @property
+    def _structure(self) -> object:
+        calls = (
+            message.tool_calls if isinstance(message, AssistantMessage) else () for message in self.messages
+        )
+        tools = [(tool.name, _without_descriptions(tool.parameters)) for tool in self.tools or ()]
+        return [message.role for message in self.messages], list(calls), tools
+
+
+def _without_descriptions(schema: Any) -> Any:
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        name: _without_descriptions(part)
+        for name, part in schema.items()
+        if not (name == "description" and isinstance(part, str))
+    }
+
+
+def _similarity(one: Sequence[str], two: Sequence[str]) -> float:
+    return difflib.SequenceMatcher(None, one, two, autojunk=False).ratio()
+
+
+def _render_difference(recorded: Prompt, prompt: Prompt) -> str:
+    names = ("the recorded prompt", "the prompt now")
+    return "\n".join(difflib.unified_diff(recorded.lines, prompt.lines, *names, lineterm="", n=CONTEXT))
+
+
+def _read(path: Path) -> Iterator[tuple[Prompt, Exchange]]:
     messages: tuple[ChatMessage, ...] = ()
     tools: tuple[ToolSpec, ...] = ()
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         exchange = Exchange.model_validate_json(line)
         messages = messages[: exchange.kept] + exchange.added
         tools = tools if exchange.tools is None else exchange.tools
-        yield messages, tools, exchange
-
-
-def _turn(messages: Sequence[ChatMessage]) -> int:
-    return sum(isinstance(message, AssistantMessage) for message in messages)
-
-
-def _key(messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> str:
-    prompt = MESSAGES.dump_json(tuple(messages)) + json.dumps([tool.to_openai() for tool in tools]).encode()
-    return hashlib.sha256(prompt).hexdigest()
+        yield Prompt(messages, tools), exchange
 
 
 def _lines(messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]) -> Iterator[str]:

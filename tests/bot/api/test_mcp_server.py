@@ -73,6 +73,7 @@ async def test_another_agent_starts_a_run_reads_it_and_stops_it(
         tools = (await session.list_tools()).tools
         assert [tool.name for tool in tools] == NAMES
         assert tools[0].inputSchema["required"] == ["repository", "number"]
+        assert all(tool.inputSchema["additionalProperties"] is False for tool in tools)
         assert await call(session, "resolve_issue", **REQUEST) == {"id": "mine"}
         assert await call(session, "resolve_issue", **REQUEST) == {"id": "mine"}
         status = await call(session, "run_status", id="mine")
@@ -80,6 +81,8 @@ async def test_another_agent_starts_a_run_reads_it_and_stops_it(
         assert await call(session, "stop_run", id="mine") == {"id": "mine", "stopped": True}
         assert "Job not found." in await call(session, "run_status", id="other")
         assert "owner/name" in await call(session, "resolve_issue", repository="sample", number=7)
+        assert "'comand' was unexpected" in await call(session, "stop_run", id="mine", comand="now")
+        assert "The tools are resolve_issue, run_status" in await call(session, "stop_runs", id="mine")
     record = await queue.get_record(JobId("mine"))
     assert record is not None and record.job.command == "handle zero"
     assert len(queue.known) == 1

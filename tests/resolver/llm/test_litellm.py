@@ -89,7 +89,7 @@ async def test_the_request_is_a_chat_completion_with_tools_and_paired_results(
         },
         {"role": "tool", "tool_call_id": "a", "content": "Noted."},
     ]
-    assert request["tools"] == [spec.to_openai() for spec in TOOLS]
+    assert request["tools"] == [spec.to_openai_tool() for spec in TOOLS]
     assert (request["model"], request["temperature"]) == ("recorded", 0)
     assert not request.get("stream")
 

@@ -4,22 +4,20 @@ changed.
 `script/regenerate` refreshes those in tests/golden/recorded.
 """
 
-import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from pydantic import SecretStr
 
+from patchwright.demo.recorded_model import RecordedModel, RecordedTurn
 from patchwright.resolver.agent.agent import record_prompts
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.events import ModelReply
-from patchwright.resolver.llm.litellm import LitellmModel
 from patchwright.resolver.llm.model import (
     AssistantMessage,
     ChatMessage,
-    Model,
-    ProviderConnection,
     SystemMessage,
+    ToolSpec,
     UserMessage,
 )
 from patchwright.resolver.run_log import FileLogStore
@@ -28,7 +26,7 @@ from patchwright.resolver.tools.control_tools import build_control_tools
 from patchwright.resolver.tools.tool import ToolRegistry
 from tests.resolver.agent_runs import FakeSandbox, make_agent
 from tests.resolver.llm.test_chat_completions import PIXEL
-from tests.resolver.recorded_model import ReplayModel, replay_recorded_replies
+from tests.resolver.recorded_model import RecordingModel, ReplayModel, open_recording, read_replies
 from tests.resolver.scripted_model import ScriptedModel
 
 KEPT = Path(__file__).parents[2] / "golden/recorded"
@@ -39,25 +37,15 @@ BRIEF: tuple[ChatMessage, ...] = (
 )
 
 
-def build_refresh_model(path: Path) -> Model | None:
-    """Returns the model that refreshes the recordings: a real one, their own replies, or None."""
-    if not (name := os.environ.get("PATCHWRIGHT_REGENERATE")):
-        return None
-    if name == "keep":
-        return replay_recorded_replies(path)
-    key = os.environ.get("PATCHWRIGHT_MODEL_API_KEY")
-    base_url = os.environ.get("PATCHWRIGHT_MODEL_BASE_URL")
-    return LitellmModel(name, ProviderConnection(base_url=base_url, api_key=SecretStr(key) if key else None))
-
-
 async def test_the_agent_works_with_a_recorded_model(tmp_path: Path) -> None:
     path = KEPT / "account.jsonl"
     async with FileLogStore(tmp_path).open(RunId("run")) as log:
-        worker = make_agent(ReplayModel(path, build_refresh_model(path)), FakeSandbox())  # type: ignore[arg-type]
-        worker.tools = ToolRegistry(build_control_tools())
-        brief = "Nothing is broken. Think once, about nothing; then finish and say so in each field."
-        await record_prompts(log, "You act by calling tools, one at a time.", brief, worker.tools)
-        assert (await worker.run(log)).reason == "finished"
+        with open_recording(path) as model:
+            worker = make_agent(model, FakeSandbox())  # type: ignore[arg-type]
+            worker.tools = ToolRegistry(build_control_tools())
+            brief = "Nothing is broken. Think once, about nothing; then finish and say so in each field."
+            await record_prompts(log, "You act by calling tools, one at a time.", brief, worker.tools)
+            assert (await worker.run(log)).reason == "finished"
         actions = [event.calls[0].action for event in log.trajectory if isinstance(event, ModelReply)]
     assert isinstance(actions[0], Think) and isinstance(actions[-1], Finish)
 
@@ -66,10 +54,11 @@ async def test_the_agent_works_with_a_recorded_model(tmp_path: Path) -> None:
 async def recorded(tmp_path: Path) -> Path:
     """Two recorded turns of a conversation with an image."""
     path = tmp_path / "recorded.jsonl"
-    recording = ReplayModel(path, ScriptedModel([Think(thought="x"), Think(thought="y")], name="m"))
+    recording = RecordingModel(path, ScriptedModel([Think(thought="x"), Think(thought="y")], name="m"))
     assert recording.name == "m"
     for prompt in conversation(BRIEF):
         await recording.reply(prompt, TOOLS)
+    recording.save()
     return path
 
 
@@ -85,15 +74,19 @@ async def test_recorded_replies_are_replayed(recorded: Path) -> None:
     assert {reply.usage.model for reply in replies} == {"m"}
 
 
-async def test_a_changed_prompt_is_shown_as_a_diff(recorded: Path) -> None:
+async def test_a_changed_prompt_is_shown_as_a_diff_to_the_nearest_one(recorded: Path) -> None:
     model = ReplayModel(recorded)
-    changed = conversation((SystemMessage(text="You mend."), UserMessage(text="Issue 8\nadd() subtracts")))[1]
-    with pytest.raises(AssertionError) as error:
-        await model.reply(changed, TOOLS)
-    shown = str(error.value).splitlines()
-    assert shown[0] == "the prompt is not the recorded one (script/regenerate makes it so):"
-    assert [line for line in shown if line.startswith(("-Issue", "+Issue"))] == ["-Issue 7", "+Issue 8"]
-    assert len(shown) < 20
+    for turn, changed in enumerate(conversation((BRIEF[0], UserMessage(text="Issue 8\nadd() subtracts")))):
+        with pytest.raises(AssertionError) as error:
+            await model.reply(changed, TOOLS)
+        first, *difference = str(error.value).splitlines()
+        assert first == "the prompt is not in recorded.jsonl; if it should change, run script/regenerate:"
+        assert [line for line in difference if line[0] in "+-"] == [
+            "--- the recorded prompt",
+            "+++ the prompt now",
+            "-Issue 7",
+            "+Issue 8",
+        ], turn
 
 
 async def test_a_changed_tool_is_shown_as_a_diff(recorded: Path) -> None:
@@ -102,17 +95,62 @@ async def test_a_changed_tool_is_shown_as_a_diff(recorded: Path) -> None:
         await ReplayModel(recorded).reply(BRIEF, changed)
 
 
-async def test_a_turn_beyond_the_recording_is_reported(recorded: Path) -> None:
-    with pytest.raises(AssertionError, match=r"has 2 replies, and none for turn 4"):
-        await ReplayModel(recorded).reply(
-            (AssistantMessage(text=""), AssistantMessage(text=""), AssistantMessage(text="")), TOOLS
-        )
+async def test_a_turn_beyond_the_recording_is_shown_as_a_diff(recorded: Path) -> None:
+    last = conversation(BRIEF)[1]
+    with pytest.raises(AssertionError, match=r"\+--- assistant\n\+One more\.$"):
+        await ReplayModel(recorded).reply((*last, AssistantMessage(text="One more.")), TOOLS)
 
 
-async def test_a_recording_is_refreshed_with_its_own_replies(recorded: Path) -> None:
-    changed = conversation((SystemMessage(text="You mend."), UserMessage(text="Issue 8")))
-    renewal = ReplayModel(recorded, replay_recorded_replies(recorded))
-    renewed = [await renewal.reply(prompt, TOOLS) for prompt in changed]
+async def record_again(
+    path: Path, *prompts: Sequence[ChatMessage], tools: Sequence[ToolSpec] = TOOLS
+) -> None:
+    with open_recording(path) as model:
+        for prompt in prompts:
+            await model.reply(prompt, tools)
+
+
+@pytest.fixture
+def regenerate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As script/regenerate does without PATCHWRIGHT_MODEL."""
+    monkeypatch.setenv("PATCHWRIGHT_REGENERATE", "keep")
+
+
+@pytest.mark.usefixtures("regenerate")
+async def test_a_cosmetic_change_reuses_the_recorded_replies(recorded: Path) -> None:
+    before = read_replies(recorded)
+    described = (TOOLS[0].model_copy(update={"description": "To muse."}), *TOOLS[1:])
+    changed = conversation((SystemMessage(text="You mend."), UserMessage(text="Issue 8\nadd() subtracts")))
+    await record_again(recorded, *changed, tools=described)
     again = ReplayModel(recorded)
-    assert [await again.reply(prompt, TOOLS) for prompt in changed] == renewed
-    assert len(recorded.read_text().splitlines()) == 2
+    assert [await again.reply(prompt, described) for prompt in changed] == before
+
+
+LONGER = (*BRIEF, UserMessage(text="And sub() adds."))
+REPLACED = (BRIEF[0], UserMessage(text="Write a poem about rain."))
+OTHER_FIELD = TOOLS[0].model_copy(update={"parameters": {"type": "object", "properties": {}}})
+
+
+@pytest.mark.usefixtures("regenerate")
+@pytest.mark.parametrize(
+    ("prompt", "tools"),
+    [(LONGER, TOOLS), (REPLACED, TOOLS), (BRIEF, TOOLS[1:]), (BRIEF, (OTHER_FIELD, *TOOLS[1:]))],
+    ids=["message added", "text replaced", "tool removed", "field removed"],
+)
+async def test_a_structural_change_asks_for_a_live_model(
+    recorded: Path, prompt: tuple[ChatMessage, ...], tools: tuple[ToolSpec, ...]
+) -> None:
+    before = recorded.read_bytes()
+    with pytest.raises(
+        AssertionError, match=r"PATCHWRIGHT_MODEL=\S+ \S+ script/regenerate\n--- the recorded prompt"
+    ):
+        await record_again(recorded, prompt, tools=tools)
+    assert recorded.read_bytes() == before
+
+
+async def test_a_live_model_records_other_replies(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with RecordedModel([RecordedTurn("No.")], key="sk") as endpoint:
+        monkeypatch.setenv("PATCHWRIGHT_REGENERATE", "openai/live")
+        monkeypatch.setenv("PATCHWRIGHT_MODEL_BASE_URL", endpoint.base_url)
+        monkeypatch.setenv("PATCHWRIGHT_MODEL_API_KEY", "sk")
+        await record_again(recorded, LONGER)
+    assert [reply.text for reply in read_replies(recorded)] == ["No."]

@@ -3,18 +3,25 @@
 import json
 
 import jsonschema
+import mcp.types
 import pytest
+from openai.types.chat import ChatCompletionFunctionToolParam
+from openai.types.responses import FunctionToolParam
+from pydantic import TypeAdapter
 
 from patchwright.resolver.actions import Action
-from patchwright.resolver.llm.model import RawToolCall
-from patchwright.resolver.tool_actions.control_actions import Finish
+from patchwright.resolver.llm.model import RawToolCall, ToolSpec
+from patchwright.resolver.tool_actions.control_actions import Finish, Report
 from patchwright.resolver.tool_actions.unchecked_actions import MalformedCall
+from patchwright.resolver.tools.entry_point_tools import FunctionTool
+from patchwright.resolver.tools.further_tools import build_use_tool_spec
 from patchwright.resolver.tools.tool import ActionTool, ToolRegistry
 from patchwright.runtime.observations import ActionFailure, Observation, TextResult
 from tests.resolver.activity.test_summary import SAMPLES
+from tests.resolver.agent_runs import FakeSandbox
 
 CALLS = [
-    action for action in (*SAMPLES, Finish(cause="a", change="b", testing="c"))
+    action for action in (*SAMPLES, Finish(cause="a", change="b", testing="c"), Report(text="a"))
     if action.kind not in ("malformed_call", "call_tool")  # no tools: calls that are not checked yet
 ]  # fmt: skip
 
@@ -41,3 +48,29 @@ async def test_a_call_is_checked_against_the_schema_executed_and_answered(action
     assert isinstance(malformed, MalformedCall) and "`surprise` is not a field" in malformed.problem
     answer = await tools.execute(malformed)
     assert isinstance(answer, ActionFailure) and answer.reason == "malformed"
+
+
+def convert(text: str, size: int = 3, names: list[str] | None = None) -> str:
+    """Convert a text."""
+    return text
+
+
+BUILT_IN = [ActionTool(type(action), show).spec for action in CALLS]
+SPECS = (*BUILT_IN, build_use_tool_spec(BUILT_IN), FunctionTool(convert, FakeSandbox()).spec)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+def test_one_definition_has_the_format_of_each_api(spec: ToolSpec) -> None:
+    """The libraries of the APIs define the formats."""
+    chat = TypeAdapter(ChatCompletionFunctionToolParam).validate_python(spec.to_openai_tool())
+    responses = TypeAdapter(FunctionToolParam).validate_python(spec.to_responses_tool())
+    listed = mcp.types.Tool.model_validate(spec.to_mcp_tool())
+    # pydantic leaves out a key that a format of OpenAI does not have.
+    assert (chat, responses) == (spec.to_openai_tool(), spec.to_responses_tool())
+    assert not listed.model_extra
+    function = chat["function"]
+    assert [
+        (function["name"], function["description"], function["parameters"]),
+        (responses["name"], responses["description"], responses["parameters"]),
+        (listed.name, listed.description, listed.inputSchema),
+    ] == [(spec.name, spec.description, spec.parameters)] * 3
