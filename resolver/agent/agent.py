@@ -61,14 +61,23 @@ MAX_THOUGHT = 100_000
 
 
 async def record_prompts(
-    log: RunLog, system: str, initial_prompt: str, tools: ToolRegistry, images: tuple[ImageData, ...] = ()
+    log: RunLog,
+    system: str,
+    initial_prompt: str,
+    tools: ToolRegistry,
+    images: tuple[ImageData, ...] = (),
+    author: str = "",
 ) -> None:
-    """Appends the system prompt and the initial prompt to the log, unless the log already contains them."""
+    """Appends the system prompt and the initial prompt to the log, unless the log already contains them. `author` is
+    the login of the thread's author.
+    """
     events = tuple(log.trajectory)
     if not any(isinstance(event, SystemPrompt) for event in events):
         await log.append(SystemPrompt(text=system, tools=tool_schemas(tools.specs)))
     if not any(isinstance(event, Message) and event.source == "initial_prompt" for event in events):
-        await log.append(Message(text=initial_prompt, source="initial_prompt", images=images))
+        await log.append(
+            Message(text=initial_prompt, source="initial_prompt", images=images, author=author)
+        )
 
 
 async def unknown_fingerprint() -> None:

@@ -76,7 +76,9 @@ async def test_a_question_is_answered_in_the_thread_and_the_run_continues(
     first = run.run_started
     assert first is not None and [event.kind for event in run].count("run_started") == 1
     notices = [event for event in run if isinstance(event, Message) and event.source == "comment"]
-    assert [event.trigger_id for event in notices] == [answer.id]
+    assert [(event.trigger_id, event.author) for event in notices] == [(answer.id, "maintainer")]
+    (prompt,) = [event for event in run if isinstance(event, Message) and event.source == "initial_prompt"]
+    assert prompt.author == "reporter"
     assert "maintainer, who may write to the repository, answers your question:" in notices[0].text
     assert "> No, integers only." in notices[0].text
     assert [event.reason for event in run if isinstance(event, AgentStopped)] == [
