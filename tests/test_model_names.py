@@ -27,18 +27,17 @@ def find_model_names(source: str) -> Iterator[str]:
     tree = ast.parse(source)
     docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
-            if MODEL_FAMILY.search(EXAMPLE.sub("", node.value)):
-                yield f"line {node.lineno}: {node.value}"
+        match node:
+            case ast.Constant(value=str(text)) if id(node) not in docstrings:
+                if MODEL_FAMILY.search(EXAMPLE.sub("", text)):
+                    yield f"line {node.lineno}: {text}"
 
 
 def test_no_model_is_named_outside_the_table_of_models() -> None:
     layers = ("bot", "evaluation", "resolver", "runtime", "sdk")  # The demo has a model of its own.
     paths = [path.relative_to(ROOT).as_posix() for path in product_files()]
     named = [
-        path
-        for path in paths
-        if path.startswith(layers) and any(find_model_names((ROOT / path).read_text()))
+        path for path in paths if path.startswith(layers) and any(find_model_names((ROOT / path).read_text()))
     ]
     assert named == sorted(EXCEPTIONS)
 

@@ -75,9 +75,7 @@ async def record_prompts(
     if not any(isinstance(event, SystemPrompt) for event in events):
         await log.append(SystemPrompt(text=system, tools=tool_schemas(tools.specs)))
     if not any(isinstance(event, Message) and event.source == "initial_prompt" for event in events):
-        await log.append(
-            Message(text=initial_prompt, source="initial_prompt", images=images, author=author)
-        )
+        await log.append(Message(text=initial_prompt, source="initial_prompt", images=images, author=author))
 
 
 async def unknown_fingerprint() -> None:
