@@ -14,7 +14,7 @@ from patchwright.resolver.events import AgentStopped, Message
 from patchwright.resolver.tool_actions.control_actions import Ask
 from patchwright.runtime.actions import RunShell
 from patchwright.runtime.observations import ShellResult
-from tests.end_to_end.conftest import CODE, DONE, FIX, NEW_TEST, RUN_TESTS, Scenario
+from tests.end_to_end.conftest import CODE, DONE, FIX, FIX_TURNS, NEW_TEST, RUN_TESTS, Scenario
 from tests.end_to_end.scripted_models import SHOW_FAILURE, call_results, messages_from, use_ordered_model
 from tests.resolver.git_repository import Repository
 
@@ -94,6 +94,24 @@ async def test_a_question_is_answered_in_the_thread_and_the_run_continues(
         if action == LOOK and isinstance(result, ShellResult)
     ]
     assert "1 insertion(+), 1 deletion(-)" in output[0] and "return a + b" in output[0]
+
+
+@pytest.mark.slow
+async def test_a_question_without_the_tool_is_posted_and_its_answer_continues_the_run(
+    hooked_scenario: Scenario,
+) -> None:
+    scenario, asked = hooked_scenario, "Should add() take floats as well?"
+    text = RecordedTurn(asked)
+    await use_ordered_model(
+        scenario, RecordedTurn("See it fail.", SHOW_FAILURE), text, text, text, *FIX_TURNS
+    )
+    outcome = await scenario.resolve()
+    assert isinstance(outcome, InputRequired) and outcome.question == asked
+    (posted,) = scenario.comments
+    assert f"I need an answer to continue:\n\n<!--question-->\n\n{asked}\n" in posted
+    answered = await scenario.resolve(await comment(scenario, "@agent No, integers only."))
+    assert isinstance(answered, Published) and answered.verdict.kind == "fixed"
+    assert len(messages_from(scenario, "program", scenario.job().id)) == 2  # the reminders
 
 
 @pytest.mark.slow
