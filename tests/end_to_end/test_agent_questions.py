@@ -100,15 +100,15 @@ async def test_a_question_is_answered_in_the_thread_and_the_run_continues(
 async def test_a_question_without_the_tool_is_posted_and_its_answer_continues_the_run(
     hooked_scenario: Scenario,
 ) -> None:
-    scenario, asked = hooked_scenario, "Should add() take floats as well?"
-    text = RecordedTurn(asked)
+    scenario, question = hooked_scenario, "Should add() take floats as well?"
+    text = RecordedTurn(question)
     await use_ordered_model(
         scenario, RecordedTurn("See it fail.", SHOW_FAILURE), text, text, text, *FIX_TURNS
     )
     outcome = await scenario.resolve()
-    assert isinstance(outcome, InputRequired) and outcome.question == asked
+    assert isinstance(outcome, InputRequired) and outcome.question == question
     (posted,) = scenario.comments
-    assert f"I need an answer to continue:\n\n<!--question-->\n\n{asked}\n" in posted
+    assert f"I need an answer to continue:\n\n<!--question-->\n\n{question}\n" in posted
     answered = await scenario.resolve(await comment(scenario, "@agent No, integers only."))
     assert isinstance(answered, Published) and answered.verdict.kind == "fixed"
     assert len(messages_from(scenario, "program", scenario.job().id)) == 2  # the reminders
