@@ -76,7 +76,10 @@ class RunMessages:
                     job=message_job,
                     comment=quote(message_job.command, COMMENT_LIMIT),
                 )
-                messages.append(Message(text=text, source="comment", trigger_id=message_job.id))
+                author = requester.login if requester else ""
+                messages.append(
+                    Message(text=text, source="comment", author=author, trigger_id=message_job.id)
+                )
         return tuple(messages)
 
     async def _reject(self, message: Job, permission: Permission) -> None:

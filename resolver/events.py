@@ -96,14 +96,14 @@ class Message(FrozenModel):
     - baseline: the tests on the untouched code have ended.
     - verification: the patch was verified, and the work continues.
     """
+    author: str = ""
+    """Login of the person whose words the message brings: for the initial prompt, the author of the thread."""
     trigger_id: JobId | None = None
     """Id of the trigger that caused the message, so that it is delivered only once."""
-    approves_plan: bool = False
-    """True if a person approves the plan that the run proposed."""
+    approves_plan: bool = False  # True if a person approves the plan that the run proposed.
     decision: CallDecision | None = None
     """Set if a person approves or rejects the call that the run waits for."""
-    options: RunOptions = RunOptions()
-    """Run options that apply from this message on."""
+    options: RunOptions = RunOptions()  # They apply from this message on.
     images: tuple[ImageData, ...] = ()
     """Images that are sent with the text to models with vision."""
     new_sandbox: bool = False  # The run continues in a new sandbox.

@@ -16,6 +16,7 @@ from patchwright.resolver.activity.finish_checks import was_sent_back
 from patchwright.resolver.agent.condenser import DEFAULT_CONTEXT_POLICY, CondenserEvents, ContextPolicy
 from patchwright.resolver.agent.messages import Conversation
 from patchwright.resolver.agent.stop_requests import (
+    ask_with_text,
     describe_confirmation,
     find_requested_stop,
     last_message_or_reply,
@@ -61,14 +62,21 @@ MAX_THOUGHT = 100_000
 
 
 async def record_prompts(
-    log: RunLog, system: str, initial_prompt: str, tools: ToolRegistry, images: tuple[ImageData, ...] = ()
+    log: RunLog,
+    system: str,
+    initial_prompt: str,
+    tools: ToolRegistry,
+    images: tuple[ImageData, ...] = (),
+    author: str = "",
 ) -> None:
-    """Appends the system prompt and the initial prompt to the log, unless the log already contains them."""
+    """Appends the system prompt and the initial prompt to the log, unless the log already contains them. `author` is
+    the login of the thread's author.
+    """
     events = tuple(log.trajectory)
     if not any(isinstance(event, SystemPrompt) for event in events):
         await log.append(SystemPrompt(text=system, tools=tool_schemas(tools.specs)))
     if not any(isinstance(event, Message) and event.source == "initial_prompt" for event in events):
-        await log.append(Message(text=initial_prompt, source="initial_prompt", images=images))
+        await log.append(Message(text=initial_prompt, source="initial_prompt", images=images, author=author))
 
 
 async def unknown_fingerprint() -> None:
@@ -137,6 +145,10 @@ class Agent:
     _call_ids: CallIds = field(default_factory=CallIds, init=False)
     _saved_fingerprint: str | None = field(default=None, init=False)
     """Fingerprint of the work tree at the last checkpoint."""
+
+    @property
+    def _tool_names(self) -> tuple[str, ...]:
+        return tuple(spec.name for spec in self.tools.specs)
 
     @cached_property
     def _fingerprints(self) -> PromptFingerprinter:
@@ -207,7 +219,7 @@ class Agent:
         elif stopped := find_requested_stop(trajectory, text_ends_turn=self.text_ends_turn):
             await self._stop(stopped, log)
         elif limit := run_limits.check_limits(trajectory, self.limits):
-            await self._stop(limit, log)
+            await self._stop(ask_with_text(limit, trajectory, self._tool_names), log)
         elif message := await self._next_message(trajectory):
             await log.append(message)
         else:
@@ -274,7 +286,7 @@ class Agent:
     async def _next_message(self, trajectory: Trajectory) -> Message | None:
         """Returns the message to send before the next model call, or None if there is none."""
         last = last_message_or_reply(trajectory)
-        names = tuple(spec.name for spec in self.tools.specs)
+        names = self._tool_names
         final_tool = self.final_tool or ("finish" if "finish" in names else "report")
         if isinstance(last, ModelReply) and not last.calls:
             text = (

@@ -165,10 +165,12 @@ class ContextPolicy:
         """
         overflows = (event for event in trajectory.condensations() if event.cause == "overflow")
         limit = min([self.max_tokens, *(int(OVERFLOW_SHARE * event.tokens_before) for event in overflows)])
-        if context_tokens(trajectory) <= limit or _replies_since_condensed(trajectory) < MIN_INTERVAL:
+        # The new messages may have more tokens than estimated, and the prompt must stay below the limit.
+        tokens = context_tokens(trajectory, MAX_TOKEN_RATIO)
+        if tokens <= limit or _replies_since_condensed(trajectory) < MIN_INTERVAL:
             return ()
         # The tokens are counted only now, because counting takes as long as building the whole prompt.
-        if (tokens := _reported_tokens(trajectory)) <= limit:
+        if (tokens := _check_tokens(tokens, trajectory)) <= limit:
             return ()
         return await self._condense(trajectory, self.condenser, "length", tokens, int(TARGET_SHARE * limit))
 
@@ -181,7 +183,7 @@ class ContextPolicy:
         )
         if isinstance(last, Condensation) and last.cause == "overflow":
             return ()
-        tokens = _reported_tokens(trajectory)
+        tokens = _check_tokens(context_tokens(trajectory), trajectory)
         # As a last resort, all results are masked, because a single result may be larger than the context
         # window.
         condenser = PipelineCondenser((self.condenser, MaskingCondenser(keep=0)))
@@ -214,11 +216,11 @@ DEFAULT_CONTEXT_POLICY = ContextPolicy()
 """Decides by default when and how an agent shortens its conversation. Needs no second model for summaries."""
 
 
-def context_tokens(trajectory: Trajectory) -> int:
+def context_tokens(trajectory: Trajectory, ratio: float = 1.0) -> int:
     """Returns the tokens of the conversation that would be sent now.
 
-    The tokens up to the last reply are the provider's count, and the tokens after it are our estimate. If
-    there is no count since the last condensation, all tokens are estimated.
+    The tokens up to the last reply are the provider's count, and the tokens after it are our estimate, multiplied by
+    `ratio`. If there is no count since the last condensation, all tokens are estimated.
     """
     added = 0
     for event in _reversed_events(trajectory):
@@ -226,18 +228,17 @@ def context_tokens(trajectory: Trajectory) -> int:
             break
         if isinstance(event, ModelReply):
             if event.usage.prompt_tokens:
-                return event.usage.prompt_tokens + event.usage.completion_tokens + added
+                return event.usage.prompt_tokens + event.usage.completion_tokens + int(ratio * added)
             break
         added += _event_tokens(event)
     return _estimate_tokens(trajectory)
 
 
-def _reported_tokens(trajectory: Trajectory) -> int:
+def _check_tokens(reported: int, trajectory: Trajectory) -> int:
     """Returns the provider's count of tokens. A provider that tried several times to produce a reply may
     report the sum of all tries. If the count is implausibly high for this reason, returns our estimate
     instead.
     """
-    reported = context_tokens(trajectory)
     estimated = _estimate_tokens(trajectory)
     return reported if reported <= MAX_TOKEN_RATIO * estimated else estimated
 

@@ -1,8 +1,10 @@
 """Finds out whether the model's last reply ends the agent's work."""
 
+from collections.abc import Collection
+
 from patchwright.resolver.confirmation import ConfirmationRequest
 from patchwright.resolver.events import AgentStopped, Message, ModelReply, ToolResult, Trajectory
-from patchwright.resolver.tool_actions.control_actions import Ask, ProposePlan, Report
+from patchwright.resolver.tool_actions.control_actions import MAX_QUESTION, Ask, ProposePlan, Report
 from patchwright.runtime.observations import Acknowledgment
 
 
@@ -17,6 +19,19 @@ def describe_confirmation(request: ConfirmationRequest) -> AgentStopped:
     reason = f" because {request.reason}" if request.reason else ""
     detail = f"A call needs your approval{reason} (risk: {request.risk})."
     return AgentStopped(reason="input_required", detail=detail, confirmation=request)
+
+
+def ask_with_text(stopped: AgentStopped, trajectory: Trajectory, tools: Collection[str]) -> AgentStopped:
+    """Returns the stop of a run that gets only text from its model. If the agent may ask people, the last text is a
+    question to them. Returns every other stop unchanged, and that of a model that has never called a tool.
+    """
+    last = last_message_or_reply(trajectory)
+    if stopped.reason != "stuck" or not isinstance(last, ModelReply) or last.calls or "ask" not in tools:
+        return stopped
+    if not any(reply.calls for reply in trajectory.replies()):
+        return stopped
+    text = "" if last.truncated else last.thought.strip()
+    return AgentStopped(reason="input_required", detail=text[:MAX_QUESTION]) if text else stopped
 
 
 def find_requested_stop(trajectory: Trajectory, *, text_ends_turn: bool = False) -> AgentStopped | None:

@@ -8,7 +8,6 @@ is the same, so its reply is used rather than paid for twice. Only a request to 
 
 import asyncio
 import logging
-import re
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,12 +24,13 @@ from patchwright.resolver.llm.model import (
     ToolSpec,
     UserMessage,
 )
-from patchwright.resolver.llm.model_table import get_model_info
+from patchwright.resolver.llm.model_table import (
+    get_model_info,
+    has_adapted_requests,
+    needs_cache_breakpoints,
+)
 
 logger = logging.getLogger(__name__)
-
-_ADAPTED_MODELS = re.compile(r"(.*/)?(gpt|o\d|chatgpt|codex|computer-use)")
-"""Models of OpenAI. litellm changes some parameters of the request for them, also at other endpoints."""
 
 _ANTHROPIC_VARIABLES = frozenset({"ANTHROPIC_API_BASE", "ANTHROPIC_BASE_URL", "ANTHROPIC_AUTH_TOKEN"})
 """Variables with which litellm changes the address or the credentials of a request."""
@@ -74,7 +74,7 @@ def predict_request(
         url = f"{base_url or 'https://api.anthropic.com'}/v1/messages"
         headers = {"x-api-key": key, "anthropic-version": "2023-06-01", "accept": "application/json"}
         return PredictedRequest(url, headers, _to_anthropic_body(name, messages, tools, info))
-    if provider == "openai" and base_url and connection.api_key and not _ADAPTED_MODELS.match(name):
+    if provider == "openai" and base_url and connection.api_key and not has_adapted_requests(name):
         headers = {"authorization": f"Bearer {key}"}
         url = f"{base_url.rstrip('/')}/chat/completions"
         return PredictedRequest(url, headers, _to_openai_body(name, messages, tools))
@@ -96,7 +96,9 @@ def _to_anthropic_body(
     name: str, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], model_info: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Source: platform.claude.com/docs/en/api/messages"""
-    sent = to_chat_messages(messages, model_name=name, supports_vision=False, cache_control="claude" in name)
+    sent = to_chat_messages(
+        messages, model_name=name, supports_vision=False, cache_control=needs_cache_breakpoints(name)
+    )
     blocks = [
         each["content"] if isinstance(each["content"], list) else [{"type": "text", "text": each["content"]}]
         for each in sent

@@ -28,7 +28,7 @@ from patchwright.resolver.llm.model import (
     SystemMessage,
     ToolSpec,
 )
-from patchwright.resolver.llm.model_table import get_model_info
+from patchwright.resolver.llm.model_table import get_model_info, needs_cache_breakpoints
 from patchwright.resolver.llm.pricing import estimate_usage, parse_usage
 from patchwright.resolver.llm.provider_errors import build_model_error
 from patchwright.resolver.llm.provider_text import drop_unencodable, replace_surrogates, to_one_line
@@ -60,9 +60,7 @@ _CUSTOM_CLIENT_PROVIDERS = frozenset(
 """Providers for which litellm uses our HTTP client. Responses of other providers have no size limit."""
 
 _CACHE_CONTROL_PROVIDERS = frozenset("anthropic bedrock databricks openrouter vertex_ai".split())
-"""Providers that accept cache breakpoints for Claude models. Other providers cache prompts without
-breakpoints.
-"""
+"""Providers that accept cache breakpoints. Other providers cache prompts without breakpoints."""
 
 
 @cache
@@ -274,7 +272,7 @@ class LitellmModel:
             )
         if self._effort:
             request["reasoning_effort"] = self._effort
-        cache_control = "claude" in self.name.lower() and provider in _CACHE_CONTROL_PROVIDERS
+        cache_control = needs_cache_breakpoints(self.name) and provider in _CACHE_CONTROL_PROVIDERS
         return await litellm.acompletion(
             messages=chat_completions.to_chat_messages(
                 messages,

@@ -1,6 +1,11 @@
-"""Reads litellm's table of models: their prices, limits and abilities. Does not import litellm, which takes seconds."""
+"""Reads litellm's table of models: their prices, limits and abilities. Does not import litellm, which takes seconds.
+
+What the table does not tell about a model is stated here, as patterns for names. No other file makes a decision by
+the name of a model.
+"""
 
 import difflib
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib.util import find_spec
@@ -11,6 +16,15 @@ from pydantic_core import from_json
 
 TABLE_FILE = "model_prices_and_context_window_backup.json"
 
+_WITH_CACHE_BREAKPOINTS = re.compile(r"claude", re.IGNORECASE)
+"""The table says which models cache prompts, but not which of them need breakpoints for it.
+
+Source: platform.claude.com/docs/en/build-with-claude/prompt-caching
+"""
+
+_WITH_ADAPTED_REQUESTS = re.compile(r"(?:.*/)?(?:gpt|o\d|chatgpt|codex|computer-use)")
+"""Models of OpenAI. litellm changes some parameters of the request for them, also at other endpoints."""
+
 
 @lru_cache(maxsize=32)
 def get_model_info(name: str) -> Mapping[str, Any]:
@@ -19,6 +33,16 @@ def get_model_info(name: str) -> Mapping[str, Any]:
     base_name = name.replace("responses/", "")
     info = table.get(base_name) or table.get(base_name.partition("/")[2]) or {}
     return info if isinstance(info, Mapping) else {}
+
+
+def needs_cache_breakpoints(name: str) -> bool:
+    """Returns True if the prompts of this model are cached only up to marked messages."""
+    return _WITH_CACHE_BREAKPOINTS.search(name) is not None
+
+
+def has_adapted_requests(name: str) -> bool:
+    """Returns True if litellm changes parameters of the requests for this model. `name` excludes the provider."""
+    return _WITH_ADAPTED_REQUESTS.match(name) is not None
 
 
 def find_similar_models(name: str, limit: int = 2) -> tuple[str, ...]:

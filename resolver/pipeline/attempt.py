@@ -285,7 +285,9 @@ class _AttemptSteps:
                 "prompts/micro_agent_task.md.j2", skill=setup.micro_agent, text=micro_agent_text
             )
         system, text = self._surround("system", system), self._surround("message", text)
-        await record_prompts(task.log, system, text, setup.agent.tools, attachments.images)
+        started = task.log.trajectory.run_started
+        author = started.thread.author.login if started else ""
+        await record_prompts(task.log, system, text, setup.agent.tools, attachments.images, author)
 
     def _surround(self, name: Literal["system", "message"], text: str) -> str:
         """Returns the prompt between the operator's own texts, which are templates."""

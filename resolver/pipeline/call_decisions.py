@@ -83,6 +83,7 @@ def build_decision_message(job: Job, request: Request, waiting: ConfirmationRequ
     return Message(
         text=text.strip(),
         source="comment",
+        author=job.requester.login if job.requester else "",
         trigger_id=job.id,
         options=request.options,
         decision=CallDecision(code=waiting.code, approved=approved, similar=similar),

@@ -170,7 +170,8 @@ def build_resume_message(job: Job, trajectory: Trajectory, request: Request) -> 
     Returns None if the agent has nothing more to do, even if the work must still be verified and published.
     """
     stopped = trajectory.agent_stopped
-    make_message = partial(Message, trigger_id=job.id, options=request.options)
+    author = job.requester.login if job.requester else ""
+    make_message = partial(Message, author=author, trigger_id=job.id, options=request.options)
     if stopped and stopped.confirmation:
         return build_decision_message(job, request, stopped.confirmation)
     if stopped and stopped.reason == "input_required":

@@ -55,9 +55,9 @@ class RunSettings(FrozenModel):
     """Whether the main agent can also use the browser itself, with the tool `use_browser`, if its model supports
     images. The pages are then part of its conversation.
     """
-    max_subagent_steps: int = Field(default=20, ge=0)
-    """Maximum number of model replies for one question to an investigator, which is a subagent. These replies
-    also count toward `max_steps`. 0 turns investigators off.
+    max_subagent_steps: int = Field(default=0, ge=0)
+    """Maximum number of model replies for one question to an investigator or a micro agent, which are subagents. These
+    replies also count toward `max_steps`. By default, the agent starts no subagent except the browsing agent.
     """
     max_usd: Decimal = Field(default=Decimal("2.00"), gt=0)
     """Maximum cost of one run in dollars. If the model's price is unknown, this limit cannot be enforced, and

@@ -88,6 +88,9 @@ class Finish(ToolAction):
         return CallDescription(kind="end", title="finish", verb="finishing", texts=tuple(texts))
 
 
+MAX_QUESTION = 4_000  # characters
+
+
 class Ask(ToolAction):
     """End the run with a question to the people of this repository. Their answer resumes the run.
 
@@ -99,7 +102,7 @@ class Ask(ToolAction):
     kind: Literal["ask"] = "ask"
     question: str = Field(
         min_length=1,
-        max_length=4_000,
+        max_length=MAX_QUESTION,
         description="What you need to know and why, and the choices. Readers have not seen your work.",
     )
 

@@ -1,11 +1,13 @@
-"""Renders a tool call and its result as a title, blocks and a summary, without repeating any text."""
+"""Renders a step, a tool call and its result as a title, blocks and a summary, without repeating any text."""
 
-from typing import Literal
+from collections.abc import Iterator
+from typing import Any, Literal
 
 from patchwright.resolver.actions import AnyObservation, ExternalToolResult, SubagentResult
 from patchwright.resolver.agent.messages import render_observation
 from patchwright.resolver.cost import format_usd
 from patchwright.resolver.descriptions import describe_observation
+from patchwright.resolver.events import ModelReply
 from patchwright.resolver.rendering import filters
 from patchwright.resolver.viewer.blocks import (
     Block,
@@ -39,6 +41,34 @@ def render_call_title(call: CallDescription) -> str:
     return call.heading or clip_line(
         call.title, MAX_LINE if _fits_in_title(call.code) else MAX_CLIPPED_TITLE_LENGTH
     )
+
+
+def build_reply_blocks(reply: ModelReply, limit: int) -> tuple[Block, ...]:
+    """Returns the reasoning of a reply, which is folded, and its text. Reasoning that only the provider can read is
+    named by its kind.
+    """
+    parts = (
+        "\n".join(_iter_reasoning_texts(block)) or f"[{block.get('type', 'unknown')}: not readable]"
+        for block in reply.reasoning
+    )
+    texts = (("Reasoning", "\n\n".join(parts), True), ("", reply.thought, False))
+    return tuple(
+        build_text_block(label, text, limit, is_folded=is_folded)
+        for label, text, is_folded in texts
+        if text.strip()
+    )
+
+
+def _iter_reasoning_texts(value: Any) -> Iterator[str]:
+    """Yields the readable texts of a reasoning block, in the fields of Anthropic, OpenAI, DeepSeek and OpenRouter."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for each in value:
+            yield from _iter_reasoning_texts(each)
+    elif isinstance(value, dict) and value.get("type") not in ("thought_signature", "thought_signatures"):
+        for field in ("thinking", "summary", "content", "text", "value"):
+            yield from _iter_reasoning_texts(value.get(field))
 
 
 def build_call_blocks(call: CallDescription, limit: int, *, is_failed: bool) -> tuple[Block, ...]:

@@ -10,10 +10,11 @@ from patchwright.resolver.agent.messages import get_images
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.events import Entry, Event, ModelReply, ToolCall, ToolResult, Trajectory
 from patchwright.resolver.run_events import SubagentSpawned
-from patchwright.resolver.viewer.blocks import Block, ImageCollection, build_text_block
+from patchwright.resolver.viewer.blocks import Block, ImageCollection
 from patchwright.resolver.viewer.call_blocks import (
     ItemKind,
     build_call_blocks,
+    build_reply_blocks,
     build_result_blocks,
     is_failure,
     render_call_cost,
@@ -208,13 +209,10 @@ class _TimelineBuilder:
         self._items_left -= 1
         calls = len(reply.calls)
         title = "" if calls == 1 else "No tool call" if not calls else f"{calls} parallel calls"
-        blocks = (
-            (build_text_block("", reply.thought, self._max_text_length),) if reply.thought.strip() else ()
-        )
         result = "cut off at the output limit" if reply.truncated else ""
         return TimelineItem(
             id, "thought", seconds, title, result, is_failure=reply.truncated or not calls, step=step,
-            details=format_usage(reply.usage), blocks=blocks,
+            details=format_usage(reply.usage), blocks=build_reply_blocks(reply, self._max_text_length),
         )  # fmt: skip
 
     def _build_call_item(

@@ -158,7 +158,7 @@ async def test_a_rejection_that_cannot_be_posted_does_not_block_other_messages(
     fake_github = scenario.fake_github
     async with GitHubForge(app_auth(app), fake_github.urls, policy=QUICK) as forge:
         (message,) = await RunMessages(scenario.queue, forge).fetch_new(run, Trajectory())
-    assert "> mind the tests" in message.text
+    assert "> mind the tests" in message.text and message.author == "maintainer"
     record = await scenario.queue.get_record(stranger.id)
     assert record is not None and isinstance(record.result, Rejected)
     assert scenario.replies == []

@@ -14,7 +14,7 @@ from patchwright.resolver.events import AgentStopped, Message
 from patchwright.resolver.tool_actions.control_actions import Ask
 from patchwright.runtime.actions import RunShell
 from patchwright.runtime.observations import ShellResult
-from tests.end_to_end.conftest import CODE, DONE, FIX, NEW_TEST, RUN_TESTS, Scenario
+from tests.end_to_end.conftest import CODE, DONE, FIX, FIX_TURNS, NEW_TEST, RUN_TESTS, Scenario
 from tests.end_to_end.scripted_models import SHOW_FAILURE, call_results, messages_from, use_ordered_model
 from tests.resolver.git_repository import Repository
 
@@ -76,7 +76,9 @@ async def test_a_question_is_answered_in_the_thread_and_the_run_continues(
     first = run.run_started
     assert first is not None and [event.kind for event in run].count("run_started") == 1
     notices = [event for event in run if isinstance(event, Message) and event.source == "comment"]
-    assert [event.trigger_id for event in notices] == [answer.id]
+    assert [(event.trigger_id, event.author) for event in notices] == [(answer.id, "maintainer")]
+    (prompt,) = [event for event in run if isinstance(event, Message) and event.source == "initial_prompt"]
+    assert prompt.author == "reporter"
     assert "maintainer, who may write to the repository, answers your question:" in notices[0].text
     assert "> No, integers only." in notices[0].text
     assert [event.reason for event in run if isinstance(event, AgentStopped)] == [
@@ -92,6 +94,24 @@ async def test_a_question_is_answered_in_the_thread_and_the_run_continues(
         if action == LOOK and isinstance(result, ShellResult)
     ]
     assert "1 insertion(+), 1 deletion(-)" in output[0] and "return a + b" in output[0]
+
+
+@pytest.mark.slow
+async def test_a_question_without_the_tool_is_posted_and_its_answer_continues_the_run(
+    hooked_scenario: Scenario,
+) -> None:
+    scenario, question = hooked_scenario, "Should add() take floats as well?"
+    text = RecordedTurn(question)
+    await use_ordered_model(
+        scenario, RecordedTurn("See it fail.", SHOW_FAILURE), text, text, text, *FIX_TURNS
+    )
+    outcome = await scenario.resolve()
+    assert isinstance(outcome, InputRequired) and outcome.question == question
+    (posted,) = scenario.comments
+    assert f"I need an answer to continue:\n\n<!--question-->\n\n{question}\n" in posted
+    answered = await scenario.resolve(await comment(scenario, "@agent No, integers only."))
+    assert isinstance(answered, Published) and answered.verdict.kind == "fixed"
+    assert len(messages_from(scenario, "program", scenario.job().id)) == 2  # the reminders
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """The agent delegates to two parallel investigators, each with its own copy of the tree."""
 
 import os
+import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -8,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from patchwright.demo.recorded_model import RecordedTurn
+from patchwright.demo.recorded_model import RecordedCall, RecordedTurn
 from patchwright.resolver.actions import SubagentResult
-from patchwright.resolver.domain import Published, Reported, RunId
+from patchwright.resolver.domain import Published, RunId
 from patchwright.resolver.events import SystemPrompt, ToolResult
 from patchwright.resolver.tool_actions.control_actions import Report, Think
 from patchwright.resolver.tool_actions.subagent_actions import Delegate
 from patchwright.runtime.actions import RunShell, ViewFile
-from patchwright.runtime.observations import ShellResult
+from patchwright.runtime.observations import ActionFailure, ShellResult
 from tests.end_to_end.conftest import CODE, FIX_TURNS, TESTS, Scenario
 from tests.end_to_end.multi_agent_model import use_multi_agent_model
 from tests.resolver.git_repository import Repository
@@ -40,10 +41,24 @@ READS = (
 )
 
 
+@pytest.fixture
+def make_delegating_scenario(make_scenario: Callable[..., Scenario]) -> Callable[..., Scenario]:
+    """Makes scenarios whose agent may ask investigators."""
+
+    def make(**arguments: Any) -> Scenario:
+        scenario = make_scenario(**arguments)
+        scenario.environment["PATCHWRIGHT_MAX_SUBAGENT_STEPS"] = "20"
+        return scenario
+
+    return make
+
+
 async def test_two_investigators_work_in_parallel_and_the_run_continues_with_their_results(
-    make_scenario: Callable[..., Scenario],
+    make_delegating_scenario: Callable[..., Scenario],
 ) -> None:
-    scenario = make_scenario(files={"calc.py": CODE, "more.py": DOUBLED, "tests/test_calc.py": TESTS})
+    scenario = make_delegating_scenario(
+        files={"calc.py": CODE, "more.py": DOUBLED, "tests/test_calc.py": TESTS}
+    )
     first_turn, *rest = FIX_TURNS
     model = await use_multi_agent_model(
         scenario, first_turn, ASK, *rest, others={CALLERS: LOOKS, PROMISES: READS}, delay=0.2
@@ -93,9 +108,9 @@ async def test_two_investigators_work_in_parallel_and_the_run_continues_with_the
 
 @pytest.mark.slow
 async def test_a_failed_investigator_does_not_stop_the_run(
-    make_scenario: Callable[..., Scenario],
+    make_delegating_scenario: Callable[..., Scenario],
 ) -> None:
-    scenario = make_scenario()
+    scenario = make_delegating_scenario()
     scenario.environment["PATCHWRIGHT_MAX_SUBAGENT_STEPS"] = "4"
     lost = tuple(RecordedTurn(f"Hm {n}.", Think(thought=f"Hm {n}.")) for n in range(9))
     await use_multi_agent_model(scenario, ASK, *FIX_TURNS, others={CALLERS: lost, PROMISES: READS})
@@ -106,21 +121,34 @@ async def test_a_failed_investigator_does_not_stop_the_run(
     assert "limit on model replies is reached (4)" in failed.text
 
 
-async def test_delegation_can_be_disabled(make_scenario: Callable[..., Scenario]) -> None:
-    scenario = make_scenario()
-    scenario.environment["PATCHWRIGHT_MAX_SUBAGENT_STEPS"] = "0"
-    model = await use_multi_agent_model(scenario, FIX_TURNS[-1])
-    assert isinstance(await scenario.resolve(), Reported)
-    request = model.requests_by_question[""][0]
-    assert "delegate" not in {tool["function"]["name"] for tool in request["tools"]}
-    assert "investigators" not in request["messages"][0]["content"]
+@pytest.mark.browser
+async def test_by_default_one_agent_works_and_only_the_browsing_agent_helps_on_demand(
+    scenario: Scenario,
+) -> None:
+    scenario.environment["PATCHWRIGHT_SANDBOX_FEATURES"] = "browser"
+    ask = RecordedTurn(
+        "",
+        calls=(RecordedCall(name="use_tool", arguments={"name": "delegate", "arguments": {"tasks": ["?"]}}),),
+    )
+    model = await use_multi_agent_model(scenario, ask, *FIX_TURNS)
+    assert isinstance(await scenario.resolve(), Published)
+    run = scenario.trajectory()
+    refused = next(event.observation for event in run if isinstance(event, ToolResult))
+    assert isinstance(refused, ActionFailure) and run.subagents() == ()
+    assert "there is no tool `delegate`" in refused.message
+    tools = {
+        tool["function"]["name"]: tool["function"] for tool in model.requests_by_question[""][0]["tools"]
+    }
+    further = re.findall(r"^- (\w+):", tools["use_tool"]["description"], re.MULTILINE)
+    assert "browse" not in tools and "browse" in further
+    assert not {name for name in (*tools, *further) if name == "delegate" or name.startswith("ask_")}
 
 
 @pytest.mark.slow
 async def test_a_run_killed_during_delegation_counts_the_cost_and_continues(
-    make_scenario: Callable[..., Scenario], tmp_path: Path
+    make_delegating_scenario: Callable[..., Scenario], tmp_path: Path
 ) -> None:
-    scenario = make_scenario()
+    scenario = make_delegating_scenario()
     repository = Repository(tmp_path / "calc")
     repository.commit({"calc.py": CODE, "tests/test_calc.py": TESTS})
     issue, fix = tmp_path / "issue.md", tmp_path / "fix.diff"

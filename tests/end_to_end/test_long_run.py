@@ -103,7 +103,7 @@ async def test_a_run_of_three_hundred_steps_is_condensed_and_completes(scenario:
     assert changed_prefixes(endpoint.requests) == len(condensed)
     assert all(event.tokens_after < event.tokens_before for event in condensed)
     assert len(endpoint.summaries) == sum(isinstance(event, AuxiliaryModelCall) for event in run)
-    assert max(reply.usage.prompt_tokens for reply in run.replies()) < 16_000 * 1.1
+    assert len(run) >= 500 and max(reply.usage.prompt_tokens for reply in run.replies()) <= 16_000
     issue, *_ = [
         message["content"] for message in endpoint.requests[-1]["messages"] if message["role"] == "user"
     ]

@@ -19,11 +19,12 @@ from patchwright.resolver.domain import RunId
 from patchwright.resolver.errors import ContextOverflow, ModelError
 from patchwright.resolver.events import AgentStopped, AuxiliaryModelCall, ReplyUsage
 from patchwright.resolver.llm.model import ChatMessage, Reply
-from patchwright.resolver.llm.token_estimate import max_context_tokens
+from patchwright.resolver.llm.token_estimate import estimate_tokens, max_context_tokens
 from patchwright.resolver.run_events import Condensation
 from patchwright.resolver.run_limits import Limits
 from patchwright.resolver.run_log import FileLogStore, FileRunLog
-from tests.resolver.agent.test_condenser import exchange, run
+from tests.resolver.agent.test_condenser import condensations, condense_run, exchange, run
+from tests.resolver.agent.test_messages import assert_paired
 from tests.resolver.agent_runs import FINISH, FakeSandbox, create_file, make_agent, run_agent
 from tests.resolver.scripted_model import ScriptedModel, ScriptLine
 
@@ -115,3 +116,19 @@ def test_a_step_without_condensation_keeps_every_sent_byte() -> None:
 @pytest.mark.parametrize(("window", "most"), [(None, 100_000), (1_000_000, 100_000), (32_000, 22_400)])
 def test_a_model_with_a_small_context_window_gets_shorter_prompts(window: int | None, most: int) -> None:
     assert max_context_tokens(ScriptedModel([], window=window)) == most
+
+
+@pytest.mark.parametrize("ratio", [0.8, 1.0, 1.7])
+def test_a_run_of_500_events_stays_below_the_limit_with_any_tokenizer(ratio: float) -> None:
+    """`ratio` is how many tokens the provider counts for one that we estimate."""
+    policy, limit, grown = ContextPolicy(max_tokens=20_000), 20_000, run(0)
+    for n in range(250):
+        grown = condense_run(policy, grown)
+        sent = build_messages(grown)
+        tokens = int(ratio * estimate_tokens(sent))
+        assert tokens <= limit
+        assert [message.text for message in sent[:2]] == ["You fix.", "Issue 7"]
+        assert n == 0 or sent[-1].text.startswith(str((n - 1) % 10) * 4_000)
+        assert_paired(sent)
+        grown = extend_trajectory(grown, exchange(n, 4_000, usage=tokens))
+    assert len(grown) > 500 and len(condensations(grown)) > 10

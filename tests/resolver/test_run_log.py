@@ -44,6 +44,11 @@ async def test_a_log_is_one_json_line_per_entry_in_a_private_directory(logs: Fil
     assert stat.S_IMODE((logs.run_directory(RUN) / "events.jsonl").stat().st_mode) == 0o600
 
 
+def test_a_message_of_a_log_without_authors_has_none() -> None:
+    line = '{"seq":3,"timestamp":"2026-01-01T00:00:00Z","event":{"kind":"message","text":"Go.","source":"comment"}}'
+    assert Entry.model_validate_json(line).event == Message(text="Go.", source="comment", author="")
+
+
 @pytest.mark.parametrize("torn", [b'{"seq":2,"at":"20', b"\0" * 40 + b"\n", b"\0" * 40])
 async def test_an_incomplete_last_line_is_removed_and_logged(
     logs: FileLogStore, torn: bytes, caplog: pytest.LogCaptureFixture

@@ -24,6 +24,8 @@ from patchwright.resolver.rendering.template_renderer import render_prompt
 from patchwright.resolver.run_limits import Limits
 from patchwright.resolver.run_log import FileLogStore, FileRunLog
 from patchwright.resolver.tool_actions.control_actions import Think
+from patchwright.resolver.tools.sandbox_tools import build_sandbox_tools
+from patchwright.resolver.tools.tool import ToolRegistry
 from patchwright.runtime.actions import RunShell, ViewFile
 from tests.resolver.agent_runs import (
     FINISH,
@@ -211,6 +213,33 @@ async def test_a_reply_without_a_call_gets_a_reminder_and_three_of_them_end_the_
     assert isinstance(model.requests[1][-1], UserMessage) and "no tool call" in model.requests[1][-1].text
     ended = log.trajectory.agent_stopped
     assert ended and ended.reason == "stuck"
+
+
+@pytest.mark.parametrize(
+    ("may_ask", "text", "truncated", "stop"),
+    [
+        (True, " Should it take floats? ", False, ("input_required", "Should it take floats?")),
+        (True, "x" * 5_000, False, ("input_required", "x" * 4_000)),
+        (
+            False,
+            "Should it take floats?",
+            False,
+            ("stuck", "The model gave 3 replies in a row without calling a tool."),
+        ),
+        (True, " ", False, ("stuck", "The model gave 3 replies in a row without calling a tool.")),
+        (True, "Should it", True, ("stuck", "The model gave 3 replies in a row without calling a tool.")),
+    ],
+)
+async def test_the_text_that_would_end_a_run_is_a_question_where_the_agent_may_ask(
+    log: FileRunLog, may_ask: bool, text: str, truncated: bool, stop: tuple[str, str]
+) -> None:
+    mute = Reply(text=text, tool_calls=(), truncated=truncated, usage=ReplyUsage(model="m"))
+    worker = make_agent(ScriptedModel([ViewFile(path="a"), mute, mute, mute]), FakeSandbox())
+    if not may_ask:
+        worker.tools = ToolRegistry(build_sandbox_tools(FakeSandbox()))
+    await record_prompts(log, "You fix.", "Issue 7", worker.tools)
+    ended = await worker.run(log)
+    assert (ended.reason, ended.detail.partition(" `patchwright")[0]) == stop
 
 
 async def test_the_last_steps_are_announced_once(log: FileRunLog) -> None:
