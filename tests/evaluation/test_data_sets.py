@@ -64,7 +64,8 @@ def test_a_row_of_swe_bench_becomes_an_instance_without_hints() -> None:
 
 def test_a_row_of_swe_bench_verified_is_the_same_instance() -> None:
     verified = {"difficulty": "<15 min fix", "environment_setup_commit": "b" * 40, "version": "3.0"}
-    assert read_row(ROW | verified, None) == read_row(ROW, None)
+    instance = read_row(ROW | verified, None)
+    assert instance.model_copy(update={"image": ""}) == read_row(ROW, None)
 
 
 def test_tests_may_be_a_list_as_in_parquet_files() -> None:

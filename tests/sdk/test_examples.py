@@ -54,6 +54,7 @@ def test_an_agent_in_five_lines_changes_a_directory(project: Path) -> None:
     assert (project / "calc.py").read_text() == CODE.replace("a - b", "a + b")
 
 
+@pytest.mark.slow
 def test_a_function_is_a_tool(project: Path) -> None:
     ask = RecordedTurn("", calls=(RecordedCall(name="look_up_price", arguments={"product": "tea"}),))
     with serve_model(ask, RecordedTurn("Tea costs 3 dollars.")) as (_, endpoint):
@@ -62,6 +63,7 @@ def test_a_function_is_a_tool(project: Path) -> None:
     assert "tea: 3" in endpoint.requests[1]["messages"][-1]["content"]
 
 
+@pytest.mark.slow
 def test_a_router_changes_the_model(project: Path) -> None:
     looks = [RecordedTurn("", RunShell(command=f"echo {number}")) for number in range(3)]
     with serve_model(*looks, RecordedTurn("Done.")) as (_, endpoint):
