@@ -253,7 +253,7 @@ class SingleJob:
         except (ForgeError, LogError) as exc:
             self._notify(
                 f"NOTICE: The run that asked a question cannot be continued, so I start again: "
-                f"{str(exc).rstrip('.')}. To read its log, the job needs the permission `actions: read`."
+                f"{str(exc).rstrip('.')}. If the job lacks the permission `actions: read`, add it."
             )
 
     async def report_failure(self, job: Job, error: Exception) -> str | None:

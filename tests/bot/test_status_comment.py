@@ -243,8 +243,7 @@ FAILURES = [
     (Forbidden("no"), ("GitHub rejected the request. A new attempt will fail until someone fixes the "
                        "cause.")),
     (WorkspaceError("x"), "The repository could not be read or written. A new attempt will fail"),
-    (SettingsError("x"), "The server's settings are wrong: its operator has to correct them. A new attempt "
-                         "will fail until someone fixes the cause."),
+    (SettingsError("x"), "This is a setting of the server: its operator has to correct it. Then repeat the request."),
     (EngineUnavailable("x"), "The container engine for my sandboxes failed. A new attempt will fail"),
     (ImageUnavailable("x"), "A new attempt will fail until someone fixes the cause."),
     (SandboxLost("x"), "My sandbox failed. Try again later."),
@@ -276,13 +275,13 @@ async def test_a_failure_ends_the_status_comment_and_a_cancellation_is_no_failur
 
 
 def test_a_question_at_the_end_of_an_error_gets_no_full_stop() -> None:
-    assert failure_text(SettingsError("Did you mean a/b?")).startswith("Did you mean a/b? The server's")
-    assert failure_text(SettingsError("It is wrong.")).startswith("It is wrong. The server's")
+    assert failure_text(SettingsError("Did you mean a/b?")).startswith("Did you mean a/b? This is a")
+    assert failure_text(SettingsError("It is wrong.")).startswith("It is wrong. This is a")
 
 
 def test_wrong_settings_of_a_workflow_are_corrected_in_its_file() -> None:
-    assert fault_text(SettingsError("It is wrong."), in_workflow=True).startswith(
-        "The workflow's settings are wrong: correct the workflow file or its secrets. A new attempt"
+    assert fault_text(SettingsError("It is wrong."), in_workflow=True) == (
+        "This is a setting of the workflow: correct its file or its secrets. Then repeat the request."
     )
 
 
