@@ -1,11 +1,14 @@
 """The images of SWE-bench: their names, and that runs and hidden tests use their environment."""
 
+import asyncio
 import subprocess
+from pathlib import Path
 
 import pytest
 
-from patchwright.evaluation.official_images import get_official_image
+from patchwright.evaluation.official_images import configure_setup, get_official_image
 from patchwright.evaluation.swe_bench import read_row
+from patchwright.resolver.git.workspaces import WorkspaceFactory
 from tests.evaluation.evaluation_scenario import ADD, EvaluationScenario
 
 # The layout of SWE-bench's images: conda's environment has what the tests need, and no other Python has it.
@@ -40,6 +43,17 @@ def test_only_rows_of_swe_bench_itself_have_its_images(evaluation: EvaluationSce
     assert read_row(row, None).image == ""
     assert read_row(official, None).image == get_official_image(ADD.id)
     assert read_row({**official, "docker_image": "acme/calc:1"}, None).image == "acme/calc:1"
+
+
+async def test_the_configuration_of_the_environment_is_the_same_commit_in_each_process(
+    evaluation: EvaluationScenario, tmp_path: Path
+) -> None:
+    workspaces = WorkspaceFactory(tmp_path / "cache")
+    async with workspaces.local(evaluation.repository.path) as workspace:
+        commit = await configure_setup(workspace)
+        assert commit != workspace.base
+        await asyncio.sleep(1.1)  # git stores seconds
+        assert await configure_setup(workspace) == commit
 
 
 @pytest.mark.slow
