@@ -77,7 +77,7 @@ async def test_each_request_in_an_issue_gets_one_comment(
     await server.wait_until_idle()
     assert timeline(issue) == [
         "maintainer labels it fix-me",
-        "patchwright[bot]: I had to stop before I finished. @\u200bmaintainer stopped this run.",
+        "patchwright[bot]: This run was stopped, and then continued. Here is its result.",
         "maintainer: @agent stop [eyes]",
         "maintainer: @agent resume [eyes]",
         OPENED.format(2),
