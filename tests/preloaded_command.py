@@ -1,4 +1,4 @@
-"""Runs `patchwright ARGUMENTS` in a process that has already imported its modules.
+"""Runs `patchwright ARGUMENTS` or `python3 -m pytest` in a process that has already imported its modules.
 
 Importing them takes two seconds of CPU time per process, and five seconds with litellm. So all processes of one test
 run share a server: it imports the modules once and forks itself for each command. A server that a test starts has its
@@ -16,6 +16,7 @@ import importlib
 import json
 import os
 import pkgutil
+import runpy
 import selectors
 import signal
 import socket
@@ -30,62 +31,52 @@ COMMAND = (sys.executable, "-m", "patchwright")
 """The start of a command line for tests that need the process itself, for example to kill it."""
 
 REQUEST_BYTES = 1 << 20
-FORWARDED_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+CLIENT = Path(__file__).with_name("preloaded_client.py")
+
+
+def preloaded_command() -> tuple[str, ...]:
+    """Returns the start of a command line that works like `python -m patchwright`. Starts the server if necessary."""
+    return _forward_to(_start_server("patchwright"))
+
+
+def preloaded_pytest() -> tuple[str, ...]:
+    """Returns the start of a command line that works like `python3 -m pytest`."""
+    return _forward_to(_start_server("pytest"))
 
 
 @functools.cache
-def preloaded_command() -> tuple[str, ...]:
-    """Returns the start of a command line that works like `python -m patchwright`. Starts the server if necessary."""
-    address = Path(tempfile.gettempdir(), f"pw-{os.environ.get('PYTEST_XDIST_TESTRUNUID', os.getpid())}.sock")
+def _start_server(module: str) -> str:
+    """Returns the address of a server that runs commands of a module."""
+    from tests.preloaded_client import connect  # not at the top, because this file is also a program
+
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", os.getpid())
+    address = Path(tempfile.gettempdir(), f"pw-{run}-{module}.sock")
     with address.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not address.exists():
             server = subprocess.Popen(
-                [sys.executable, "-P", __file__, str(address)],
+                [sys.executable, "-P", __file__, module, str(address)],
                 # A test may have imported litellm, so variables that `_preload` returns may be set here already.
                 env={"PATH": os.environ["PATH"]},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
             )
             assert server.stdout is not None and server.stdout.readline() == b"ready\n"
-        _LEASES.append(_connect(str(address)))
-    return _forward_to(str(address))
+        _LEASES.append(connect(str(address)))
+    return str(address)
 
 
 def _forward_to(address: str) -> tuple[str, ...]:
-    return (sys.executable, "-I", "-S", __file__, "--run", address)
+    return (sys.executable, "-I", "-S", str(CLIENT), address)
 
 
 _LEASES: list[socket.socket] = []
 """Open connections without a request. The server ends with the last process that holds one."""
 
 
-def _connect(address: str) -> socket.socket:
-    connection = socket.socket(socket.AF_UNIX)
-    connection.connect(address)
-    return connection
-
-
-def _run(address: str, arguments: list[str]) -> int:
-    """Has the server run a command with the files of this process; returns the command's exit code."""
-    connection = _connect(address)
-    request = {"arguments": arguments, "environment": dict(os.environ), "directory": os.getcwd()}
-    socket.send_fds(connection, [json.dumps(request).encode() + b"\n"], [0, 1, 2])
-    for number in FORWARDED_SIGNALS:
-        signal.signal(number, lambda number, _: connection.send(bytes([number])))
-    code = int(connection.recv(16))
-    if code < 0:
-        signal.signal(-code, signal.SIG_DFL)
-        os.kill(os.getpid(), -code)
-    return code
-
-
-def _serve(address: str) -> list[str] | None:
+def _serve(module: str, address: str) -> list[str] | None:
     """Forks a process for each request. Returns the arguments of the command in such a process, and None here."""
-    from patchwright.bot.cli import server_commands
-
-    defaults = _preload()
-    server_commands.PATCHWRIGHT = _forward_to(address)  # its child processes are forked here, too
+    defaults = _preload_pytest() if module == "pytest" else _preload(address)
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(address)
     listener.listen(64)
@@ -113,7 +104,7 @@ def _serve(address: str) -> list[str] | None:
     return None
 
 
-def _preload() -> dict[str, str]:
+def _preload(address: str) -> dict[str, str]:
     """Imports all modules and compiles all templates. Returns the environment variables that this sets, unless they
     are set.
     """
@@ -121,6 +112,7 @@ def _preload() -> dict[str, str]:
 
     import patchwright
     from patchwright import templates
+    from patchwright.bot.cli import server_commands
     from patchwright.resolver.llm.litellm import preload_litellm
     from patchwright.resolver.rendering.jinja_templates import get_environment
 
@@ -131,8 +123,22 @@ def _preload() -> dict[str, str]:
     for template in (texts := Path(templates.__path__[0])).rglob("*.j2"):
         get_environment().get_template(template.relative_to(texts).as_posix())
     asyncio.run(preload_litellm())
+    server_commands.PATCHWRIGHT = _forward_to(address)  # the child processes of servers are forked here, too
     gc.freeze()
     return {name: value for name, value in os.environ.items() if name not in before}
+
+
+def _preload_pytest() -> dict[str, str]:
+    for module in ("pytest", *_pytest_plugins()):
+        importlib.import_module(module)
+    gc.freeze()
+    return {}
+
+
+def _pytest_plugins() -> list[str]:
+    from _pytest.config import default_plugins
+
+    return [f"_pytest.{name}" for name in default_plugins]
 
 
 def _supervise(connection: socket.socket, defaults: dict[str, str]) -> list[str]:
@@ -180,16 +186,16 @@ def _become(files: list[int], environment: dict[str, str], directory: str) -> No
     sys.stderr = os.fdopen(2, "w", encoding="utf-8", errors="backslashreplace")
 
 
-def _run_command(arguments: list[str]) -> NoReturn:
+def _run_command(module: str, arguments: list[str]) -> NoReturn:
     """Runs the command in this process. Does not free the many modules at its end, which takes longer than most
     commands.
     """
-    from patchwright.bot.cli.main import main
-
-    sys.argv = ["patchwright", *arguments]
+    sys.argv = [module, *arguments]
+    if module == "pytest":
+        sys.path.insert(0, os.getcwd())  # as `python3 -m` does
     code: object = 1
     try:
-        code = main()
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
     except SystemExit as exc:
         code = exc.code
     except BaseException:
@@ -202,8 +208,6 @@ def _run_command(arguments: list[str]) -> NoReturn:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "--run":
-        sys.exit(_run(sys.argv[2], sys.argv[3:]))
-    command_arguments = _serve(sys.argv[1])
+    command_arguments = _serve(sys.argv[1], sys.argv[2])
     if command_arguments is not None:
-        _run_command(command_arguments)
+        _run_command(sys.argv[1], command_arguments)

@@ -27,7 +27,7 @@ from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.tool_actions.control_actions import Finish
 from patchwright.runtime.actions import ReplaceText, RunShell
 from tests.end_to_end.publish_scenario import PublishScenario
-from tests.plain_python import PROGRAMS
+from tests.plain_python import get_fast_programs
 from tests.preloaded_command import COMMAND, preloaded_command
 from tests.runtime.repository_layers import remove_layers_of
 
@@ -218,7 +218,7 @@ async def sources() -> AsyncIterator[list[str]]:
 def server_environment(fake_github: FakeGitHub, app: GitHubApp, data: Path) -> dict[str, str]:
     """Returns the environment of a server that acts as this App, without Docker."""
     return {
-        "PATH": f"{PROGRAMS}:/usr/local/bin:/usr/bin:/bin",
+        "PATH": f"{get_fast_programs()}:/usr/local/bin:/usr/bin:/bin",
         "HOME": str(data),
         "PATCHWRIGHT_DATA": str(data),
         "PATCHWRIGHT_SANDBOX": "local",

@@ -17,7 +17,7 @@ from patchwright.demo.github import FakeGitHub, Issue, Repository
 from patchwright.demo.recorded_model import ModelFault, RecordedModel
 from tests.bot.commands.test_probe_command import FIT, UNSUITABLE
 from tests.end_to_end.conftest import CODE, FIX_TURNS, KEY, TESTS
-from tests.plain_python import PROGRAMS
+from tests.plain_python import get_fast_programs
 from tests.preloaded_command import preloaded_command
 
 TIMEOUT_SECONDS = 120.0  # for any wait
@@ -160,7 +160,7 @@ async def server(short_tmp: Path) -> AsyncIterator[UnconfiguredServer]:
         )
         fake_github.sign_in("maintainer")
         environment = {
-            "PATH": f"{PROGRAMS}:/usr/local/bin:/usr/bin:/bin",
+            "PATH": f"{get_fast_programs()}:/usr/local/bin:/usr/bin:/bin",
             "HOME": str(short_tmp),
             "PATCHWRIGHT_DATA": str(short_tmp / "data"),
             "PATCHWRIGHT_SANDBOX": "local",
