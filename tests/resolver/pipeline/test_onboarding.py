@@ -129,6 +129,8 @@ def test_the_pull_request_says_what_was_found_what_it_means_and_what_to_do() -> 
         "| `test_timeout` | maximum seconds of one test run | 900 |\n"
         "| `base_branch` | the branch from which changes start, and into which they are merged | the default branch |\n"
         "| `branch` | template for branch names | `issue-{number}` |\n"
+        "| `agent` | name of the agent that does the work | `codeact` |\n"
+        "| `tools` | names of the additional tools that the agent gets | none |\n"
         "| `conditional_pull_requests` | `draft` or `ready`: how a pull request is opened if a person has to agree to "
         "its changes to tests | `draft` |\n\n"
         "</details>\n"
