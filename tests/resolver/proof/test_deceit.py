@@ -136,6 +136,7 @@ async def test_a_deceitful_patch_is_not_called_fixed_unless_the_pull_request_war
         assert case.residue and case.residue in (ROOT / "docs/security.md").read_text()
 
 
+@pytest.mark.control
 @pytest.mark.parametrize(
     "case", list_parameters(case for case in CASES if not case.residue and not case.warns_only)
 )
@@ -151,6 +152,7 @@ async def test_the_trick_works_where_its_defences_are_taken_out(
     assert [text for text in case.shown if text in judgment.visible_text] == [], judgment.visible_text
 
 
+@pytest.mark.control
 @pytest.mark.parametrize("case", list_parameters(case for case in CASES if case.warns_only))
 async def test_a_warning_disappears_without_its_defence(
     open_verifier: VerifierFactory, monkeypatch: pytest.MonkeyPatch, case: Case
