@@ -1,6 +1,6 @@
 """Uses the images that SWE-bench publishes: one for each instance, with its old Python and its dependencies.
 
-Source: swebench 5.0.2, harness/test_spec/test_spec.py (names) and harness/dockerfiles/python.py (contents)
+Source: swebench 5.0.2, image_builder/image_spec.py (names) and harness/modal_eval/run_evaluation_modal.py (contents)
 """
 
 import json

@@ -44,8 +44,10 @@ def read_row(row: Mapping[str, Any], repositories: Path | None) -> Instance:
 
 
 def _find_image(row: Mapping[str, Any]) -> str:
-    """Returns the image of the instance. Other data sets in this format name theirs; only SWE-bench's own rows have an
-    `environment_setup_commit`. No other name is asked for at a registry, because it may be confidential.
+    """Returns the image of the instance; empty if there is none.
+
+    Rows of SWE-bench itself have an `environment_setup_commit`. Other data sets may name an image. Otherwise, no
+    registry is contacted, because the instance's name may be confidential.
     """
     if named := row.get("image_name") or row.get("docker_image"):
         return str(named)

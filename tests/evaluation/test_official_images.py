@@ -32,7 +32,7 @@ class HiddenTest(unittest.TestCase):
 
 
 def test_an_image_has_the_name_that_swe_bench_gives_it() -> None:
-    # Source: docker image names in swebench 5.0.2, harness/test_spec/test_spec.py
+    # Source: swebench 5.0.2, image_builder/image_spec.py
     name = "swebench/sweb.eval.x86_64.sympy_1776_sympy-20590:latest"
     assert get_official_image("sympy__sympy-20590") == name
 
