@@ -168,7 +168,7 @@ CASES: dict[str, list[dict[str, Any]]] = {
         update={"status": "infeasible", "guessed_urls": ("http://a.test",)})),
     "text_tools": each("tools", [TOOL]), "tool_fields": each("tool", TOOL),
     "too_many_calls": [{"count": 40, "limit": 32}],
-    "too_risky": each("cause", "too_long", "nobody", "", rating=Values(risk="high", reason="it pushes to a server"), max_length=1_000),
+    "too_risky": each("cause", "too_long", "nobody", "", rating=Values(risk="high", reason="it pushes"), max_length=1_000),
     "triggered_skill": [{"included": select_instructions(SKILLS, ASKED, "", 1_000).included[1]}],
     "truncated": each("tool", None, "create_file"),
     "instructions": each("instructions", select_instructions(SKILLS, ASKED, "", 1_000)),

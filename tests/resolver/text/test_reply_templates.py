@@ -43,8 +43,8 @@ REJECTIONS: dict[reply_texts.AdmissionProblem, str] = {
     "no_plan": "I found no plan here that waits for approval. Tell me what to do, or ask me for a plan with `plan`.",
     "old_plan": "the plan has expired, and the code may have changed since. Ask me for a new one with "
     "`plan`, or tell me what to do.",
-    "not_stopped": "I found no stopped run here that I could resume. Comment `@agent retry` to repeat the last request, or "
-    "tell me what to do.",
+    "not_stopped": "I found no stopped run here that I could resume. Comment `@agent retry` to repeat the last "
+    "request, or tell me what to do.",
     "other_agent": "a run keeps its agent until it ends. Leave out the agent, or start over with `retry agent=None`.",
     "no_call": "I found no call here that waits for approval. Tell me what to do.",
     "no_run": "I found no earlier request here that I could repeat. Comment `@agent` and your request, or add the "
