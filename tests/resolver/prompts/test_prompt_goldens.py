@@ -72,6 +72,7 @@ FOUND = Values(
     results=[Values(url="https://a.test", title="A", snippet="")],
 )
 NOT_FOUND = Values(provider="Exa", cost="", answer="", results=[])
+PUSH_RATING = Values(risk="high", reason="it pushes")
 SEARCH_FAILURES = "key credit busy query broken silent unreachable other".split()
 PULL = PullRequestContext(
     diff=CurrentDiff(merge_base="b" * 40, has_merge_base=True, files="1 0 a.py", diff=TEXT, omitted_files=("b.py",)),
@@ -168,7 +169,7 @@ CASES: dict[str, list[dict[str, Any]]] = {
         update={"status": "infeasible", "guessed_urls": ("http://a.test",)})),
     "text_tools": each("tools", [TOOL]), "tool_fields": each("tool", TOOL),
     "too_many_calls": [{"count": 40, "limit": 32}],
-    "too_risky": each("cause", "too_long", "nobody", "", rating=Values(risk="high", reason="it pushes"), max_length=1_000),
+    "too_risky": each("cause", "too_long", "nobody", "", rating=PUSH_RATING, max_length=1_000),
     "triggered_skill": [{"included": select_instructions(SKILLS, ASKED, "", 1_000).included[1]}],
     "truncated": each("tool", None, "create_file"),
     "instructions": each("instructions", select_instructions(SKILLS, ASKED, "", 1_000)),
