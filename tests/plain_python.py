@@ -35,6 +35,6 @@ def get_fast_programs() -> str:
     for tests that do not depend on how a test run starts.
     """
     pytest = shlex.join(preloaded_pytest())
-    condition = 'if [ "$1 $2" = "-m pytest" ] && [ -z "$PYTHONPATH" ]; then'
+    condition = 'if [ "$1 $2" = "-m pytest" ]; then'
     directory = _make_program(condition, "    shift 2", f'    exec {pytest} "$@"', "fi")
     return f"{directory}:{PROGRAMS}"

@@ -192,7 +192,8 @@ def _run_command(module: str, arguments: list[str]) -> NoReturn:
     """
     sys.argv = [module, *arguments]
     if module == "pytest":
-        sys.path.insert(0, os.getcwd())  # as `python3 -m` does
+        # as `python3 -m` does
+        sys.path[:0] = [os.getcwd(), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     code: object = 1
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
