@@ -4,6 +4,7 @@ import errno
 import functools
 import logging
 import os
+import re
 import shutil
 import signal
 import socket
@@ -130,12 +131,20 @@ def missing_for_compose() -> str | None:
     return "no Docker Compose: `apt-get install docker-compose`"
 
 
+SLOW_FILE = re.compile(r"^pytestmark = .*\bmark\.slow\b", re.MULTILINE)
 MISSING = {
     "browser": missing_for_browser,
     "compose": missing_for_compose,
     "docker": missing_for_docker,
     "redis": missing_for_redis,
 }
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Does not import files of slow tests if those are not selected."""
+    if not config.option.markexpr.endswith("not slow") or collection_path.suffix != ".py":
+        return None
+    return SLOW_FILE.search(collection_path.read_text()) is not None or None
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -30,6 +30,7 @@ from typing import NoReturn
 COMMAND = (sys.executable, "-m", "patchwright")
 """The start of a command line for tests that need the process itself, for example to kill it."""
 
+PROGRAM = "--program"
 REQUEST_BYTES = 1 << 20
 CLIENT = Path(__file__).with_name("preloaded_client.py")
 
@@ -37,6 +38,11 @@ CLIENT = Path(__file__).with_name("preloaded_client.py")
 def preloaded_command() -> tuple[str, ...]:
     """Returns the start of a command line that works like `python -m patchwright`. Starts the server if necessary."""
     return _forward_to(_start_server("patchwright"))
+
+
+def preloaded_python() -> tuple[str, ...]:
+    """Returns the start of a command line that works like `python FILE` for a program that uses patchwright."""
+    return (*preloaded_command(), PROGRAM)
 
 
 def preloaded_pytest() -> tuple[str, ...]:
@@ -196,7 +202,11 @@ def _run_command(module: str, arguments: list[str]) -> NoReturn:
         sys.path[:0] = [os.getcwd(), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     code: object = 1
     try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        if arguments[:1] == [PROGRAM]:
+            _run_program(*arguments[1:])
+            code = 0
+        else:
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
     except SystemExit as exc:
         code = exc.code
     except BaseException:
@@ -206,6 +216,12 @@ def _run_command(module: str, arguments: list[str]) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(code if isinstance(code, int) else int(code is not None))
+
+
+def _run_program(file: str, *arguments: str) -> None:
+    sys.argv = [file, *arguments]
+    sys.path.insert(0, str(Path(file).parent))
+    runpy.run_path(file, run_name="__main__")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -15,6 +14,7 @@ from pathlib import Path
 import httpx
 
 from patchwright.bot.redis.embedded_redis import find_redis_server
+from tests.preloaded_command import preloaded_command
 
 TOKEN = "an-operator-token-for-tests"
 
@@ -51,7 +51,7 @@ def start_server(data: Path, **variables: str) -> tuple[subprocess.Popen[str], s
         "GITHUB_TOKEN": "ghp_of_tests",
         **variables,
     }
-    command = [sys.executable, "-m", "patchwright", "serve", "--no-worker", "--port", "0"]
+    command = [*preloaded_command(), "serve", "--no-worker", "--port", "0"]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     for line in process.stdout:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from patchwright.runtime import VERSION
+from tests.preloaded_command import preloaded_command
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.redis
@@ -38,9 +39,7 @@ def assert_demo_output(out: str) -> None:
 
 
 async def test_the_demo_opens_a_tested_pull_request_in_the_local_sandbox(short_tmp: Path) -> None:
-    code, out, error = await run_demo(
-        sys.executable, "-m", "patchwright", "demo", "--sandbox", "local", cwd=short_tmp
-    )
+    code, out, error = await run_demo(*preloaded_command(), "demo", "--sandbox", "local", cwd=short_tmp)
     assert code == 0, out + error
     assert_demo_output(out)
     steps = [line for line in out.splitlines() if "s    " in line and ". " in line]

@@ -11,7 +11,7 @@ import pytest
 from patchwright.bot.cli.main import build_parser
 from patchwright.evaluation.results import AttemptResult, ControlResult, ResultDirectory, read_report_inputs
 from patchwright.runtime.frozen_model import FrozenModel
-from tests.plain_python import PROGRAMS
+from tests.plain_python import get_fast_programs
 from tests.resolver.git_repository import Repository
 
 CODE = "def add(a, b):\n    return a - b\n\n\ndef half(a):\n    return a * 2\n"
@@ -52,7 +52,7 @@ class EvaluationScenario:
         self.repository = Repository(self.directory / "clones" / "acme__calc")
         self.base = self.repository.commit({"calc.py": CODE, "tests/test_calc.py": TESTS})
         self.monkeypatch.setenv("PATCHWRIGHT_DATA", str(self.directory / "data"))
-        self.monkeypatch.setenv("PATH", f"{PROGRAMS}:/usr/bin:/bin")
+        self.monkeypatch.setenv("PATH", f"{get_fast_programs()}:/usr/bin:/bin")
         self.monkeypatch.chdir(self.directory)
         self.results = ResultDirectory(self.directory / "results")
 

@@ -12,7 +12,7 @@ from patchwright.runtime.docker.runtime_layer import BuildSettings
 from patchwright.runtime.egress.proxy import EgressConfig
 from patchwright.runtime.execution.local_sandboxes import LocalSandboxes
 from patchwright.runtime.sandbox import SandboxSpec
-from tests.resolver.git_repository import HOST_ENVIRONMENT, Repository
+from tests.resolver.git_repository import Repository, fast_host_environment
 from tests.resolver.patch_verifier import VerifierFactory, make_verifier_factory
 
 
@@ -28,7 +28,7 @@ def workspaces(tmp_path: Path) -> WorkspaceFactory:
 
 @pytest.fixture
 def sandboxes(tmp_path: Path) -> LocalSandboxes:
-    return LocalSandboxes(tmp_path / "sandboxes", HOST_ENVIRONMENT)
+    return LocalSandboxes(tmp_path / "sandboxes", fast_host_environment())
 
 
 @pytest.fixture

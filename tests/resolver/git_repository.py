@@ -9,7 +9,7 @@ from patchwright.resolver.git.workspaces import Workspace
 from patchwright.runtime.actions import Execute
 from patchwright.runtime.observations import ExecuteResult
 from patchwright.runtime.sandbox import Sandbox, Sandboxes
-from tests.plain_python import PROGRAMS
+from tests.plain_python import PROGRAMS, get_fast_programs
 
 GIT_ENVIRONMENT = {
     "PATH": os.environ["PATH"],
@@ -24,6 +24,11 @@ GIT_ENVIRONMENT = {
 
 # The interpreter of these tests has pytest; the system's may not.
 HOST_ENVIRONMENT = {**os.environ, "PATH": f"{PROGRAMS}:{os.environ['PATH']}"}
+
+
+def fast_host_environment() -> dict[str, str]:
+    """HOST_ENVIRONMENT for tests that do not depend on how a test run starts (tests/plain_python.py)."""
+    return {**os.environ, "PATH": f"{get_fast_programs()}:{os.environ['PATH']}"}
 
 
 class Repository:

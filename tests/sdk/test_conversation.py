@@ -2,7 +2,6 @@
 
 import asyncio
 import subprocess
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -29,6 +28,7 @@ from patchwright.resolver.llm.model import ChatMessage
 from patchwright.resolver.run_events import Paused
 from patchwright.resolver.tool_actions.control_actions import Finish
 from patchwright.runtime.actions import ReplaceText, RunShell
+from tests.preloaded_command import preloaded_python
 from tests.sdk.model_endpoint import KEY, serve_model
 
 LOOK = RecordedTurn("I look first.", RunShell(command="cat calc.py"))
@@ -89,7 +89,8 @@ def test_a_pause_from_a_callback_ends_the_run_before_the_next_step(project: Path
 
 
 def test_a_new_process_continues_a_paused_conversation(project: Path, tmp_path: Path) -> None:
-    program = """
+    program = tmp_path / "program.py"
+    program.write_text("""
 import sys
 from patchwright import *
 agent = Agent(llm=LLM(model="openai/recorded", api_key=sys.argv[1], base_url=sys.argv[2]))
@@ -102,10 +103,10 @@ conversation = Conversation(agent, sys.argv[3], id="kept", callbacks=[pause])
 if len(conversation.events) == 0:
     conversation.send_message("Make add() add.")
 print(conversation.run().status)
-"""
+""")
 
     def run_program(url: str) -> str:
-        command = [sys.executable, "-c", program, KEY, url, str(project)]
+        command = [*preloaded_python(), str(program), KEY, url, str(project)]
         return subprocess.check_output(command, text=True).strip()
 
     with serve_model(LOOK, FIX, DONE) as (_, endpoint):

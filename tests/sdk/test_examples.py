@@ -3,7 +3,6 @@
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from patchwright.demo.recorded_model import RecordedCall, RecordedTurn
 from patchwright.resolver.tool_actions.control_actions import Finish
 from patchwright.runtime.actions import ReplaceText, RunShell
 from tests.contracts.workspace_servers import TOKEN, serve_workspaces
+from tests.preloaded_command import preloaded_python
 from tests.resolver.git_repository import Repository
 from tests.sdk.model_endpoint import KEY, serve_model
 
@@ -40,7 +40,7 @@ def run(program: str | Path, *arguments: str | Path, url: str, **variables: str)
         "SANDBOX": "local",
         **variables,
     }
-    command = [sys.executable, str(program), *map(str, arguments)]
+    command = [*preloaded_python(), str(program), *map(str, arguments)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -143,7 +143,7 @@ def test_the_first_program_of_the_page_runs_word_for_word(project: Path, tmp_pat
     (tmp_path / "five.py").write_text(program)
     with image_named("python:3.12-slim"), serve_model(FIX, DONE) as (_, endpoint):
         subprocess.run(
-            [sys.executable, "five.py"],
+            [*preloaded_python(), "five.py"],
             cwd=tmp_path,
             env={
                 **os.environ,
@@ -173,5 +173,7 @@ def test_the_five_lines_need_only_another_workspace_without_docker(project: Path
     with serve_model(FIX, DONE) as (_, endpoint):
         url = endpoint.base_url.removesuffix("/v1")
         environment = {**os.environ, "ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": url}
-        subprocess.run([sys.executable, "five.py"], cwd=tmp_path, env=environment, check=True, timeout=200)
+        subprocess.run(
+            [*preloaded_python(), "five.py"], cwd=tmp_path, env=environment, check=True, timeout=200
+        )
     assert (project / "calc.py").read_text() == CODE.replace("a - b", "a + b")

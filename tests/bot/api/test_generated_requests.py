@@ -33,6 +33,7 @@ with open_listener("127.0.0.1", 0) as listener:
     asyncio.run(run_server(settings, (), {}, listener))
 """
 
+pytestmark = pytest.mark.slow
 schema = schemathesis.openapi.from_path(ROOT / "docs" / "openapi.json")
 # A command that is too long can also make the body too large. Schemathesis does not count this status as a rejection.
 REJECTION = schema.config.checks.negative_data_rejection
@@ -57,7 +58,6 @@ def server() -> Iterator[str]:
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.slow
 @pytest.mark.redis
 @schema.parametrize()
 @settings(max_examples=CASES, deadline=None, suppress_health_check=list(HealthCheck))

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -17,6 +16,7 @@ from patchwright.demo.loopback_server import LoopbackServer
 from patchwright.resolver.domain import JobId
 from tests.bot.api.clients import TOKEN, api_receiver
 from tests.bot.inline_queue import InlineQueue
+from tests.preloaded_command import preloaded_command
 
 NAMES = ["resolve_issue", "run_status", "stop_run"]
 REQUEST = {"repository": "acme/sample", "number": 7, "instructions": "handle zero", "id": "mine"}
@@ -49,9 +49,10 @@ async def connect(url: str, key: str = TOKEN) -> AsyncIterator[ClientSession]:
 
 @asynccontextmanager
 async def connect_stdio(url: str, key: str = TOKEN) -> AsyncIterator[ClientSession]:
+    program, *arguments = preloaded_command()
     command = StdioServerParameters(
-        command=sys.executable,
-        args=["-m", "patchwright", "mcp", "--server", url],
+        command=program,
+        args=[*arguments, "mcp", "--server", url],
         env={**os.environ, "PATCHWRIGHT_API_KEY": key},
     )
     async with stdio_client(command) as (read, write), ClientSession(read, write) as session:
@@ -109,7 +110,7 @@ async def test_the_command_names_what_is_wrong_before_it_serves(
     url: str, key: str, problem: str, server: str
 ) -> None:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "patchwright", "mcp", "--server", url or server),
+        *(*preloaded_command(), "mcp", "--server", url or server),
         env={**os.environ, "PATCHWRIGHT_API_KEY": key},
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
