@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,8 +29,12 @@ BASE_IMAGE = "debian:bookworm-slim"
 AUTHORITY = Path(__file__).with_name("authority.pem")  # its private key does not exist
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
-# Read before the scrub below: a product process that a test starts must not see it.
-NO_SKIP = os.environ.get("PATCHWRIGHT_NO_SKIP", "") not in ("", "0")
+# Read before the scrub below: a product process that a test starts must not see them.
+RULES: dict[str, Any] = {
+    "no_skip": os.environ.get("PATCHWRIGHT_NO_SKIP", "") not in ("", "0"),
+    "deadline": float(os.environ.get("PATCHWRIGHT_TEST_DEADLINE", "inf")),
+}
+"""What applies to all processes of pytest-xdist. No test starts after the deadline, a Unix time."""
 
 # On a closed network an image cannot be built without the first two. script/regenerate sets the third.
 KEPT = ("PATCHWRIGHT_CA_BUNDLE", "PATCHWRIGHT_PACKAGE_INDEX", "PATCHWRIGHT_REGENERATE")
@@ -131,6 +136,7 @@ def missing_for_compose() -> str | None:
     return "no Docker Compose: `apt-get install docker-compose`"
 
 
+NO_TIME = "the time of PATCHWRIGHT_TEST_DEADLINE has passed"
 SLOW_FILE = re.compile(r"^pytestmark = .*\bmark\.slow\b", re.MULTILINE)
 MISSING = {
     "browser": missing_for_browser,
@@ -138,6 +144,15 @@ MISSING = {
     "docker": missing_for_docker,
     "redis": missing_for_redis,
 }
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    node.workerinput["rules"] = RULES
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    RULES.update(getattr(config, "workerinput", {}).get("rules", {}))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -148,6 +163,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    if time.time() > RULES["deadline"]:
+        pytest.skip(NO_TIME)
     for marker, missing in MISSING.items():
         if item.get_closest_marker(marker) and (reason := missing()):
             pytest.skip(reason)
@@ -168,7 +185,12 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
 
 
 def _fail_if_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:
-    if NO_SKIP and report.skipped and not hasattr(report, "wasxfail"):
+    if (
+        RULES["no_skip"]
+        and report.skipped
+        and not hasattr(report, "wasxfail")
+        and NO_TIME not in str(report.longrepr)
+    ):
         report.outcome = "failed"
         report.longrepr = f"skipped, where PATCHWRIGHT_NO_SKIP allows no skip: {report.longrepr}"
 
@@ -187,7 +209,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     Docker cases run one after the other, in one worker: they share images and the names of containers.
 
-    They come first, so that this worker is not alone at the end.
+    They come first, so that this worker is not alone at the end. The controls come last: a deadline may leave them out.
     """
     for item in items:
         if not (item.get_closest_marker("llm") or item.get_closest_marker("bench")):
@@ -196,7 +218,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in docker:
         item.add_marker(pytest.mark.xdist_group("docker"))
     first = frozenset(docker)
-    items.sort(key=lambda item: item not in first)
+    items.sort(key=lambda item: (item not in first, item.get_closest_marker("control") is not None))
 
 
 @pytest.fixture(autouse=True)

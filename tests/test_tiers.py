@@ -1,7 +1,9 @@
 """The three tiers of tests: with a scripted model, with a real model, and the whole evaluation."""
 
+import os
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -62,3 +64,22 @@ def test_the_workflow_is_skipped_with_a_reason_if_no_model_is_configured(
     is_configured = bool(key and model)
     assert output.read_text() == ("configured=true\n" if is_configured else "")
     assert ("skipped::Set the secrets PATCHWRIGHT_MODEL" in result.stdout) == (not is_configured)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", ["0", "1"])
+def test_where_no_skip_is_allowed_a_skipped_test_fails(processes: str) -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-n", processes, "tests/evaluation/test_real_model.py"]
+    environment = os.environ | {"PATCHWRIGHT_NO_SKIP": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stdout
+    assert "skipped, where PATCHWRIGHT_NO_SKIP allows no skip" in done.stdout
+
+
+@pytest.mark.slow
+def test_after_the_deadline_no_test_starts() -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "1", "tests/evaluation/test_real_model.py"]
+    environment = os.environ | {"PATCHWRIGHT_NO_SKIP": "1", "PATCHWRIGHT_TEST_DEADLINE": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "the time of PATCHWRIGHT_TEST_DEADLINE has passed" in done.stdout

@@ -28,7 +28,7 @@ from patchwright.resolver.tool_actions.control_actions import Finish
 from patchwright.runtime.actions import ReplaceText, RunShell
 from tests.end_to_end.publish_scenario import PublishScenario
 from tests.plain_python import get_fast_programs
-from tests.preloaded_command import COMMAND, preloaded_command
+from tests.preloaded_command import preloaded_command
 from tests.runtime.repository_layers import remove_layers_of
 
 CODE = "def add(a, b):\n    return a - b\n\n\ndef double(a):\n    return a * 2\n"
@@ -110,20 +110,20 @@ class Scenario:
     async def cli(
         self,
         *arguments: str,
-        program: tuple[str, ...] = COMMAND,
+        program: tuple[str, ...] | None = None,
         environment: Mapping[str, str] | None = None,
         cwd: Path | None = None,
     ) -> asyncio.subprocess.Process:
         """Starts `patchwright ARGUMENTS` as a process with piped output."""
         return await asyncio.create_subprocess_exec(
-            *program, *arguments,
+            *(program or preloaded_command()), *arguments,
             env=self.environment | dict(environment or {}), cwd=cwd or self.data,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 
     async def command(self, *arguments: str, **more: Any) -> tuple[int, str, str]:
         """Returns exit code, standard output, and standard error of `patchwright ARGUMENTS`."""
-        process = await self.cli(*arguments, program=preloaded_command(), **more)
+        process = await self.cli(*arguments, **more)
         async with asyncio.timeout(120):
             out, error = await process.communicate()
         assert process.returncode is not None
@@ -143,7 +143,7 @@ class Scenario:
     @asynccontextmanager
     async def serve(self, program: tuple[str, ...] | None = None) -> AsyncIterator["RunningServer"]:
         """Runs `patchwright serve` as a process that receives the fake server's webhooks."""
-        process = await self.cli("serve", "--port", "0", program=program or preloaded_command())
+        process = await self.cli("serve", "--port", "0", program=program)
         assert process.stdout is not None
         assert process.stderr is not None
         try:

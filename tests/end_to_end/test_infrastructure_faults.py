@@ -31,6 +31,7 @@ from tests.end_to_end.workers import (
     run_worker,
     wait_for_pull_requests,
 )
+from tests.preloaded_command import COMMAND
 from tests.runtime.engine_relay import Relay
 
 pytestmark = [pytest.mark.redis, pytest.mark.slow]
@@ -96,7 +97,7 @@ async def test_a_worker_that_is_terminated_hands_its_run_to_another(
 async def test_a_stalled_worker_whose_run_was_taken_over_stays_silent(
     scenario: Scenario, tmp_path: Path
 ) -> None:
-    two = TwoWorkers(scenario, tmp_path)
+    two = TwoWorkers(scenario, tmp_path, COMMAND)  # the process itself gets the signal
     woken = asyncio.Event()
 
     async def sleep(turn: int, body: object) -> None:

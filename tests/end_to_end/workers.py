@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,18 +17,19 @@ from patchwright.bot.redis.job_records import OPEN_JOBS_KEY
 from patchwright.bot.webhooks.receiver import Receiver
 from patchwright.demo.github import Issue
 from tests.end_to_end.conftest import Scenario
+from tests.preloaded_command import preloaded_command
 
 SECRET = "story-webhook-secret"
 
 
 @asynccontextmanager
 async def run_worker(
-    scenario: Scenario, redis: str, data: Path, **more: str
+    scenario: Scenario, redis: str, data: Path, program: tuple[str, ...] | None = None, **more: str
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """Runs a worker with its own data directory until it is ready for jobs. `more` extends its environment."""
     environment = scenario.environment | {"REDIS_URL": redis, "PATCHWRIGHT_DATA": str(data)} | more
     worker = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "patchwright", "work"), env=environment, stdout=subprocess.PIPE
+        *(program or preloaded_command()), "work", env=environment, stdout=subprocess.PIPE
     )
     assert worker.stdout is not None
     try:
@@ -44,8 +44,9 @@ async def run_worker(
 class TwoWorkers:
     """Two workers with separate disks and a shared Redis. The one that does the run can get a signal."""
 
-    def __init__(self, scenario: Scenario, place: Path) -> None:
+    def __init__(self, scenario: Scenario, place: Path, program: tuple[str, ...] | None = None) -> None:
         self._scene = scenario
+        self._program = program
         self.disks = (place / "one", place / "two")
         self.processes: list[asyncio.subprocess.Process] = []
         self.signaled: list[int] = []
@@ -73,8 +74,8 @@ class TwoWorkers:
         """Runs both workers and yields the URL of their Redis."""
         async with (
             run_embedded_redis(self._scene.data / "shared") as url,
-            run_worker(self._scene, url, self.disks[0]) as one,
-            run_worker(self._scene, url, self.disks[1]) as two,
+            run_worker(self._scene, url, self.disks[0], self._program) as one,
+            run_worker(self._scene, url, self.disks[1], self._program) as two,
         ):
             self.processes += [one, two]
             yield url

@@ -180,7 +180,7 @@ def test_parsing_takes_linear_time(text: str) -> None:
     started_at = time.process_time()
     find_command(text + "@agent", "@agent")
     parse_request(text)
-    assert time.process_time() - started_at < 3
+    assert time.process_time() - started_at < 20
 
 
 @pytest.mark.parametrize(
