@@ -2,6 +2,7 @@
 
 import errno
 import functools
+import gc
 import logging
 import os
 import re
@@ -152,6 +153,7 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    gc.disable()  # what the collection makes stays
     RULES.update(getattr(config, "workerinput", {}).get("rules", {}))
 
 
@@ -221,6 +223,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (item not in first, item.get_closest_marker("control") is not None))
 
 
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
+
+
 @pytest.fixture(autouse=True)
 def levels() -> Iterator[None]:
     """What a test sets for the loggers of this process (bot/observe/logging_setup.py) holds for no other."""
@@ -235,9 +242,9 @@ def levels() -> Iterator[None]:
 def one_authority(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sets a certificate file with one authority, because every new client reads it, and a whole one takes 40 ms.
 
-    Slow tests and tests with a real model keep the system's file, because some of them contact other machines.
+    Tests that may contact other machines keep the system's file.
     """
-    if not any(map(request.node.get_closest_marker, ("slow", "llm"))):
+    if not any(map(request.node.get_closest_marker, ("docker", "internet", "llm"))):
         monkeypatch.setenv("SSL_CERT_FILE", str(AUTHORITY))
         monkeypatch.setattr(certifi, "where", lambda: str(AUTHORITY))
 

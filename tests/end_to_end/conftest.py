@@ -207,8 +207,10 @@ def _fast_programs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def image_build_environment() -> dict[str, str]:
-    """Environment variables that an image build needs on a closed network."""
+def image_build_environment(request: pytest.FixtureRequest) -> dict[str, str]:
+    """Environment variables that an image build needs on a closed network. Empty if the test builds none."""
+    if not any(map(request.node.get_closest_marker, ("docker", "internet"))):
+        return {}
     return dict(composition_root.select_variables(os.environ, composition_root.IMAGE_VARIABLES))
 
 
@@ -229,6 +231,7 @@ def server_environment(fake_github: FakeGitHub, app: GitHubApp, data: Path) -> d
         "PATCHWRIGHT_DATA": str(data),
         "PATCHWRIGHT_SANDBOX": "local",
         "PATCHWRIGHT_SANDBOX_FEATURES": "none",
+        **{name: os.environ[name] for name in ("SSL_CERT_FILE",) if name in os.environ},
         "PATCHWRIGHT_RISK_THRESHOLD": "never",  # the scripted models write outside of the work tree
         "PATCHWRIGHT_GITHUB_WRITE_INTERVAL": "0",  # the fake server has no rate limits
         "PATCHWRIGHT_MODEL": "openai/scripted",

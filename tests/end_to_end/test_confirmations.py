@@ -1,7 +1,6 @@
 """A risky call waits until a person with write access approves or rejects it, and the run continues."""
 
 import re
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from tests.bot.screens import open_screen
 from tests.end_to_end.comments import comment_job, rejection_text
 from tests.end_to_end.conftest import CODE, DONE, FIX, FIX_TURNS, Scenario
 from tests.end_to_end.scripted_models import SHOW_FAILURE, call_results, use_ordered_model
+from tests.preloaded_command import preloaded_command
 from tests.resolver.git_repository import Repository
 
 RISKY = RunShell(command="git push origin HEAD:main; echo pushed \x1b[2K >> /dev/null")
@@ -265,7 +265,7 @@ async def test_a_terminal_asks_at_once_and_keeps_the_sandbox(scenario: Scenario,
     )
     with open_screen(100, 40) as (screen, _):
         arguments = ("resolve", "--repo", str(made.path), "--issue", str(issue))
-        process = screen.run([sys.executable, "-m", "patchwright", *arguments], scenario.environment)
+        process = screen.run([*preloaded_command(), *arguments], scenario.environment)
         await screen.until(r"git push origin HEAD:main(.|\n)*Run it\?")
         screen.press("y\n")
         await screen.until(r"git push origin HEAD:other(.|\n)*Run it\?")

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import re
-import sys
 import termios
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ from patchwright.runtime.actions import RunShell
 from patchwright.runtime.tool_action import PlanItem
 from tests.bot.screens import open_screen
 from tests.end_to_end.conftest import CODE, DONE, FIX, FIX_TURNS, NEW_TEST, RUN_TESTS, TESTS, Scenario
+from tests.preloaded_command import preloaded_command
 from tests.resolver.git_repository import Repository
 
 PLAN = Plan(items=(PlanItem(text="Fix add()", status="doing"), PlanItem(text="Test it", status="open")))
@@ -43,7 +43,7 @@ async def test_a_run_is_displayed_stopped_and_continued(
     )
     with open_screen(70, 30) as (screen, _):
         modes = termios.tcgetattr(screen.slave)
-        process = screen.run([sys.executable, "-m", "patchwright", *resolve_arguments], scenario.environment)
+        process = screen.run([*preloaded_command(), *resolve_arguments], scenario.environment)
         await screen.until(r"> \$ touch .*  [1-9] s")
         assert "calc add() subtracts" in screen.lines
         assert "  [>] Fix add()" in screen.lines and "  [ ] Test it" in screen.lines
@@ -63,7 +63,7 @@ async def test_a_run_is_displayed_stopped_and_continued(
             RecordedTurn("Look.", RUN_TESTS), RecordedTurn("Look.", RUN_TESTS), RecordedTurn("Fix.", FIX),
             RecordedTurn("Prove.", NEW_TEST), RecordedTurn("Test.", RUN_TESTS, ALL_DONE), RecordedTurn("Done.", DONE),
         )  # fmt: skip
-        goes_on = [sys.executable, "-m", "patchwright", "resolve", "--continue", run[:12]]
+        goes_on = [*preloaded_command(), "resolve", "--continue", run[:12]]
         process = screen.run(goes_on, scenario.environment)
         await screen.until(r"> waiting for|> \$")
         await screen.until(lambda _: process.poll() is not None)
@@ -86,9 +86,7 @@ async def test_a_dry_run_prints_its_writes_above_the_live_display(
     scenario.environment["TERM"] = "xterm-256color"
     url = f"{scenario.fake_github.server_url}/acme/calc/issues/1"
     with open_screen(100, 40) as (screen, _):
-        process = screen.run(
-            [sys.executable, "-m", "patchwright", "resolve", "--dry-run", url], scenario.environment
-        )
+        process = screen.run([*preloaded_command(), "resolve", "--dry-run", url], scenario.environment)
         await screen.until(lambda _: process.poll() is not None)
         assert process.returncode == 0, "\n".join(screen.scrolled)
         text = "\n".join(screen.scrolled)
@@ -155,7 +153,7 @@ async def test_a_second_ctrl_c_restores_the_prompt_on_a_clean_line(
     scenario.environment["TERM"] = "xterm-256color"
     await scenario.script_model(RecordedTurn("Hang.", RunShell(command="sleep 600")))
     with open_screen(70, 30) as (screen, _):
-        process = screen.run([sys.executable, "-m", "patchwright", *resolve_arguments], scenario.environment)
+        process = screen.run([*preloaded_command(), *resolve_arguments], scenario.environment)
         await screen.until(r"> \$ sleep 600  \d")
         screen.press("\x03")
         await screen.until(
@@ -180,7 +178,7 @@ async def test_without_an_engine_the_local_sandbox_needs_consent(
         "TERM": "xterm",
     }
     with open_screen(columns=200) as (screen, _):
-        process = screen.run([sys.executable, "-m", "patchwright", *resolve_arguments], environment)
+        process = screen.run([*preloaded_command(), *resolve_arguments], environment)
         await screen.until(r"on this machine instead, without isolation\? \[y/N\]")
         assert scenario.endpoint.requests == []
         screen.press(f"{answer}\n")
