@@ -78,7 +78,7 @@ async def test_the_wheel_runs_the_demo_in_an_empty_environment(short_tmp: Path) 
     commands: tuple[tuple[str, ...], ...] = (
         (sys.executable, "-m", "venv", str(short_tmp / "empty")),
         (str(python), "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(short_tmp), str(ROOT)),
-        (str(python), "-m", "pip", "install", "--quiet", str(wheel)),
+        (str(python), "-m", "pip", "install", "--quiet", "--no-compile", str(wheel)),
     )
     for command in commands:
         await asyncio.to_thread(subprocess.run, command, check=True, timeout=280)
