@@ -51,7 +51,7 @@ async def test_the_demo_opens_a_tested_pull_request_in_the_local_sandbox(short_t
 async def test_the_demo_opens_a_tested_pull_request_in_docker(
     short_tmp: Path, image_build_environment: dict[str, str]
 ) -> None:
-    command = (sys.executable, "-m", "patchwright", "demo", "--json", "--sandbox", "docker")
+    command = (*preloaded_command(), "demo", "--json", "--sandbox", "docker")
     code, out, error = await run_demo(*command, cwd=short_tmp, **image_build_environment)
     assert code == 0, out + error
     result = json.loads(out)
@@ -62,7 +62,7 @@ async def test_the_demo_opens_a_tested_pull_request_in_docker(
 
 @pytest.mark.slow
 async def test_without_an_engine_the_demo_prints_a_notice_and_continues(short_tmp: Path) -> None:
-    command = (sys.executable, "-m", "patchwright", "demo")
+    command = (*preloaded_command(), "demo")
     code, out, error = await run_demo(*command, cwd=short_tmp, DOCKER_HOST="unix:///nowhere/docker.sock")
     assert code == 0, out + error
     (notice,) = [line for line in out.splitlines() if line.startswith("NOTICE: ")]
