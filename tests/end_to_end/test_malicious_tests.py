@@ -1,5 +1,7 @@
 """A model plants a trap where the tests run, and claims that they pass."""
 
+import os
+
 import pytest
 
 from patchwright.demo.recorded_model import RecordedTurn
@@ -9,6 +11,7 @@ from patchwright.runtime.actions import CreateFile, ReplaceText, RunShell
 from patchwright.runtime.observations import ShellResult
 from tests.end_to_end.conftest import DONE, FIX, RUN_TESTS, Scenario
 from tests.end_to_end.scripted_models import use_ordered_model
+from tests.plain_python import PROGRAMS
 
 pytestmark = pytest.mark.slow
 
@@ -31,6 +34,12 @@ printf '#!/bin/sh\\necho 2 passed\\n' >"$HOME/bin/pytest"; chmod +x "$HOME/bin/p
 """
 )
 SEES = RunShell(command="PYTHONNOUSERSITE= python3 -m pytest -q; PATH=$HOME/bin:$PATH pytest")
+
+
+@pytest.fixture(autouse=True)
+def _fast_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not here: some traps act when a test run starts."""
+    monkeypatch.setenv("PATH", f"{PROGRAMS}:{os.environ['PATH']}")
 
 
 async def test_a_fake_runner_in_the_agents_sandbox_does_not_affect_the_verdict(scenario: Scenario) -> None:
