@@ -1,7 +1,5 @@
 """A model plants a trap where the tests run, and claims that they pass."""
 
-import os
-
 import pytest
 
 from patchwright.demo.recorded_model import RecordedTurn
@@ -11,7 +9,6 @@ from patchwright.runtime.actions import CreateFile, ReplaceText, RunShell
 from patchwright.runtime.observations import ShellResult
 from tests.end_to_end.conftest import DONE, FIX, RUN_TESTS, Scenario
 from tests.end_to_end.scripted_models import use_ordered_model
-from tests.plain_python import PROGRAMS
 
 pytestmark = pytest.mark.slow
 
@@ -37,9 +34,8 @@ SEES = RunShell(command="PYTHONNOUSERSITE= python3 -m pytest -q; PATH=$HOME/bin:
 
 
 @pytest.fixture(autouse=True)
-def _fast_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not here: some traps act when a test run starts."""
-    monkeypatch.setenv("PATH", f"{PROGRAMS}:{os.environ['PATH']}")
+def _fast_programs() -> None:
+    """Not here: one trap acts when Python starts, and only outside of a virtual environment."""
 
 
 async def test_a_fake_runner_in_the_agents_sandbox_does_not_affect_the_verdict(scenario: Scenario) -> None:
