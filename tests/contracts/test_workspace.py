@@ -111,9 +111,10 @@ def test_the_same_conversation_runs_in_every_workspace(workspace: BaseWorkspace)
 
 def test_a_local_workspace_refuses_paths_outside_its_directory(tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
+    (tmp_path / "project/link").symlink_to(tmp_path)
     with Workspace(working_dir=tmp_path / "project") as workspace:
         assert isinstance(workspace, LocalWorkspace)
-        for path in ("../outside", str(tmp_path / "outside")):
+        for path in ("../outside", str(tmp_path / "outside"), "link/outside"):
             with pytest.raises(WorkspaceError):
                 workspace.file_upload(path, b"x")
             with pytest.raises(WorkspaceError):

@@ -7,6 +7,7 @@ import pytest
 from patchwright.demo.recorded_model import RecordedTurn
 from patchwright.resolver.domain import JobId, Published
 from patchwright.resolver.events import Message, ModelReply
+from patchwright.resolver.run_events import RunConfigured
 from patchwright.runtime.actions import RunPython, RunShell
 from tests.end_to_end.conftest import CODE, DONE, FIX_TURNS, Scenario
 
@@ -38,12 +39,17 @@ async def test_server_workflow_and_command_line_have_the_same_result(scenario: S
         for _ in range(2)
     ]
     runs: list[ModelView] = []
+    settings: list[RunConfigured] = []
     before: set[str] = set()
 
     def note() -> None:
         (run,) = set(scenario.runs) - before
         before.add(run)
         runs.append(model_view(scenario, run))
+        (configured,) = [event for event in scenario.trajectory(run) if isinstance(event, RunConfigured)]
+        # The port of the model's server differs.
+        known = {key: value for key, value in configured.settings.items() if "127.0.0.1" not in str(value)}
+        settings.append(configured.model_copy(update={"settings": known}))
 
     await scenario.script_model(*FIX_TURNS)
     async with scenario.serve() as served:
@@ -63,6 +69,7 @@ async def test_server_workflow_and_command_line_have_the_same_result(scenario: S
     assert code == 0, out + error
     note()
     assert runs[0] == runs[1] == runs[2]
+    assert settings[0] == settings[1] == settings[2]
     assert b"+    return a + b" in runs[0][2]
 
 

@@ -34,6 +34,7 @@ STATUSES: dict[str, TestStatus] = {
 def test_each_status_is_graded_as_in_swe_bench(test: str, shows_fix: bool, is_regression: bool) -> None:
     run = HiddenTestRun(statuses=STATUSES)
     assert bool(grade(run, (test,), ()).fail_to_pass) == shows_fix
+    assert grade(run, ("tests/a.py::test_good", test), ()).resolved == shows_fix
     assert bool(grade(run, (), (test,)).regressions) == is_regression
 
 

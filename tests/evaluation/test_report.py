@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.evaluation.localization import recall
+from patchwright.evaluation.localization import rank_texts, recall
 from patchwright.evaluation.report import EvaluationReport, VerdictRow, build_report
 from patchwright.evaluation.report_files import (
     describe_comparison,
@@ -101,6 +101,11 @@ def test_the_files_of_a_report_agree(report: EvaluationReport, tmp_path: Path) -
     lines = (tmp_path / "predictions-large.jsonl").read_text().splitlines()
     assert len(lines) == 20
     assert set(json.loads(lines[0])) == {"instance_id", "model_name_or_path", "model_patch"}
+
+
+def test_at_most_five_files_are_named_and_the_best_match_is_first() -> None:
+    texts = {f"f{number}.py": "total " * number + "other " * (9 - number) for number in range(10)}
+    assert rank_texts(texts, "The total is wrong") == ("f9.py", "f8.py", "f7.py", "f6.py", "f5.py")
 
 
 def test_recall_counts_the_gold_files_among_the_first_five() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 import jsonschema
+import mcp.types
 import pytest
 from pydantic import ValidationError
 
@@ -21,6 +22,7 @@ from patchwright.resolver.run_log import FileLogStore, FileRunLog
 from patchwright.resolver.settings.settings import Settings, build_settings
 from patchwright.resolver.tools.control_tools import build_control_tools
 from patchwright.resolver.tools.entry_point_tools import FunctionTool
+from patchwright.resolver.tools.mcp import McpTool
 from patchwright.resolver.tools.tool import ToolRegistry, build_parameters_schema
 from patchwright.runtime.actions import RunShell
 from patchwright.runtime.frozen_model import FrozenModel
@@ -202,3 +204,10 @@ def test_a_tool_schema_accepts_what_its_class_accepts(arguments: dict[str, objec
     else:
         with pytest.raises(ValidationError):
             Note.model_validate_json(json.dumps(arguments))
+
+
+def test_a_tool_schema_survives_the_way_to_an_mcp_client_and_back() -> None:
+    schema = build_parameters_schema(Note)
+    listed = ToolSpec(name="note", description="A note.", parameters=schema).to_mcp_tool()
+    definition = mcp.types.Tool.model_validate_json(json.dumps(listed))
+    assert McpTool("notes", definition, None).spec.parameters == schema  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from pydantic import SecretStr
+from pydantic import PrivateAttr, SecretStr
 
 from patchwright import (
     Agent,
@@ -261,6 +261,30 @@ def test_an_agent_of_your_own_needs_only_a_step(project: Path) -> None:
         assert state.answer.startswith("Found: ./calc.py:2:    return a - b\n")
         conversation.send_message("def")
         assert conversation.run().answer.startswith("Found: ./calc.py:1:def add")
+
+
+class Counting(CustomAgent):
+    """Answers with the number of its steps since its reset."""
+
+    _steps: int = PrivateAttr()
+
+    def reset(self) -> None:
+        self._steps = 0
+
+    def step(self, state: AgentState) -> str:
+        self._steps += 1
+        return f"step {self._steps}"
+
+
+def test_an_agent_of_your_own_is_reset_once_for_each_conversation(project: Path) -> None:
+    agent = Counting()
+    for _ in range(2):
+        with Conversation(agent, project) as conversation:
+            answers = []
+            for text in ("Go.", "Go on."):
+                conversation.send_message(text)
+                answers.append(conversation.run().answer)
+        assert answers == ["step 1", "step 2"]
 
 
 class Restless(CustomAgent):

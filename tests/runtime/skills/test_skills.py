@@ -303,7 +303,7 @@ def test_a_search_names_files_and_lines_and_skips_irrelevant_files(tree: Path, p
     for name in (".git/config", "node_modules/a.js", "src/a.py", "src/deep/b.py"):
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         (tree / name).write_text("first\n  needle here\n")
-    (tree / "data.bin").write_bytes(b"\0needle")
+    (tree / "data.bin").write_bytes(b"PNG needle\n\0")
     skills.search_dir("needle")
     assert printed() == (
         "src/a.py:2: needle here\nsrc/deep/b.py:2: needle here\n['needle' in .: 2 hits in 2 files]\n"
