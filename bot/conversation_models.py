@@ -53,6 +53,15 @@ class ConversationRecord(FrozenModel):
     """Time in UTC."""
 
 
+class RunRequest(FrozenModel):
+    """A call of `run` whose work has not ended. After a kill, another process continues this work."""
+
+    after: int
+    """Number of entries in the log at the call."""
+    tries: int = 0
+    """How often another process has taken over the work."""
+
+
 OpenConversations = Callable[[str], AbstractAsyncContextManager[Any]]
 """Opens the ConversationService of a server whose Redis has this URL. The receiver must not import the service, so
 this type does not name it.
