@@ -1,5 +1,6 @@
 """What a client asks for, and what the server stores about conversations and workspaces."""
 
+import secrets
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
@@ -56,6 +57,7 @@ class ConversationRecord(FrozenModel):
 class RunRequest(FrozenModel):
     """A call of `run` whose work has not ended. After a kill, another process continues this work."""
 
+    id: str = Field(default_factory=lambda: secrets.token_hex(8))
     after: int
     """Number of entries in the log at the call."""
     tries: int = 0
