@@ -7,7 +7,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Container
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
 
 from patchwright.bot.conversation_models import WorkspaceRecord, WorkspaceSpec
 from patchwright.bot.conversations.server_workspace import ServerWorkspace
@@ -90,12 +89,13 @@ class WorkspacePool:
         await self._make_room()
 
         async def save_patch(patch: Patch) -> None:
-            await self._records.save_workspace(record.model_copy(update=owned | {"patch": patch}))
+            current = await self._records.get_workspace(id)
+            if current is not None and current.server == self._server:  # Otherwise, another process has taken over.
+                await self._records.save_workspace(current.model_copy(update={"patch": patch}))
 
-        owned: dict[str, Any] = {"server": self._server}
         workspace = ServerWorkspace(record, self._build_sandboxes(record.spec), save_patch)
         await workspace.open()
-        await self._records.save_workspace(record.model_copy(update=owned))
+        await self._records.save_workspace(record.model_copy(update={"server": self._server}))
         self._open[id] = _OpenWorkspace(workspace)
         return self._open[id]
 
