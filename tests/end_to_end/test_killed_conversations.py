@@ -11,13 +11,17 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, cast
 
 import httpx
 import pytest
 from websockets.asyncio.client import connect
 
 from patchwright import LLM, Conversation, RemoteWorkspace, default_agent
+from patchwright.bot.redis.connection import blocking_client
+from patchwright.bot.redis.shared_run_log import stream_key
 from patchwright.demo.recorded_model import RecordedModel, RecordedTurn
+from patchwright.resolver.domain import RunId
 from patchwright.resolver.tool_actions.control_actions import Finish
 from patchwright.runtime.actions import CreateFile, RunShell
 from tests.contracts.workspace_servers import TOKEN, run_redis, start_server, wait_until_ready
@@ -27,7 +31,7 @@ from tests.sdk.model_endpoint import KEY, serve_model
 pytestmark = [pytest.mark.slow, pytest.mark.docker, pytest.mark.redis]
 
 WRITE = RecordedTurn("", CreateFile(path="one.txt", content="first\n"))
-LONG = RecordedTurn("", RunShell(command="echo started >> marks; sleep 20; echo ended >> marks"))
+LONG = RecordedTurn("", RunShell(command="echo started >> marks; sleep 10; echo ended >> marks"))
 LOOK = RecordedTurn("", RunShell(command="cat one.txt marks"))
 DONE = RecordedTurn("", Finish(cause="A file was missing.", change="It is there.", testing="cat"))
 AUTHORIZED = {"authorization": f"Bearer {TOKEN}"}
@@ -82,6 +86,12 @@ class Machines:
         self.processes[name].send_signal(signal.SIGKILL)
         assert self.processes.pop(name).wait(10) == -signal.SIGKILL
 
+    def read_entries(self, id: str) -> list[dict[str, Any]]:
+        """Returns the log that all processes share, without a request to a server."""
+        with contextlib.closing(blocking_client(self.redis)) as redis:
+            stored = cast("list[tuple[bytes, dict[bytes, bytes]]]", redis.xrange(stream_key(RunId(id))))
+        return [json.loads(fields[b"entry"]) for _, fields in stored]
+
     def find_worker(self) -> str:
         """Returns the name of the only live worker that has taken over a conversation."""
         logs = {name: (self.place / f"{name}.log") for name in self.processes}
@@ -108,14 +118,14 @@ def machines(tmp_path: Path) -> Iterator[Machines]:
 
 
 @contextlib.contextmanager
-def watch(host: str, id: str) -> Iterator[list[dict[str, object]]]:
-    """Follows the log over a WebSocket that connects before anything happens, and yields its entries so far."""
-    entries: list[dict[str, object]] = []
+def watch(host: str, id: str) -> Iterator[list[dict[str, Any]]]:
+    """Follows the log over a WebSocket, and yields its entries so far."""
+    entries: list[dict[str, Any]] = []
 
     async def follow() -> None:
         url = f"{host.replace('http', 'ws')}/conversations/{id}/events"
         async with connect(url, additional_headers=AUTHORIZED) as socket:
-            while not entries or entries[-1]["event"]["kind"] != "agent_stopped":  # type: ignore[index]
+            while not entries or entries[-1]["event"]["kind"] != "agent_stopped":
                 entries.append(json.loads(await socket.recv()))
 
     thread = threading.Thread(target=lambda: asyncio.run(follow()), daemon=True)
@@ -141,9 +151,9 @@ def start_conversation(host: str, id: str, llm: LLM, *messages: str) -> RemoteWo
     return workspace
 
 
-def list_kinds(entries: list[dict[str, object]]) -> list[str]:
+def list_kinds(entries: list[dict[str, Any]]) -> list[str]:
     assert [entry["seq"] for entry in entries] == list(range(len(entries)))
-    return [entry["event"]["kind"] for entry in entries]  # type: ignore[index]
+    return [entry["event"]["kind"] for entry in entries]
 
 
 def count_requests(endpoint: RecordedModel) -> int:
@@ -159,26 +169,28 @@ def test_workers_continue_a_conversation_whose_server_and_then_whose_worker_is_k
             machines.kill("first")
 
     with serve_model(WRITE, LONG, LOOK, DONE, delay=0.3, on_request=kill) as (llm, endpoint):
-        first, second = machines.start_server("first"), machines.start_server("second")
+        first = machines.start_server("first")
         for name in ("one", "two"):
             machines.start_worker(name)
         workspace = start_conversation(first, "killed", llm, "Write one.txt.")
+        wait_for(lambda: "sleep 10" in json.dumps(machines.read_entries("killed")))
+        time.sleep(1)  # The command runs now.
+        machines.kill(machines.find_worker())
+        wait_for(lambda: list_kinds(machines.read_entries("killed"))[-1] == "agent_stopped")
+        assert machines.find_worker()
+        second = machines.start_server("second")
         with watch(second, "killed") as entries:
-            wait_for(lambda: any("sleep 20" in json.dumps(entry) for entry in entries))
-            time.sleep(1)  # The command runs now.
-            machines.kill(machines.find_worker())
             wait_for(lambda: bool(entries) and list_kinds(entries)[-1] == "agent_stopped")
         state = httpx.get(f"{second}/conversations/killed", headers=AUTHORIZED).json()
         assert (state["status"], state["answer"].splitlines()[0]) == ("finished", "A file was missing.")
         with RemoteWorkspace(second, TOKEN, id=workspace.id) as again:
             assert again.file_download("one.txt") == b"first\n"
     kinds = list_kinds(entries)
-    assert kinds.count("model_reply") == 4
+    assert kinds.count("model_reply") == 5, "the model asks for the lost command again"
     # The only reply that was paid twice is the one that the kill of the server cut off.
-    assert count_requests(endpoint) == 5
-    lost = [entry for entry in entries if '"reason": "lost"' in json.dumps(entry)]
+    assert count_requests(endpoint) == 6
+    lost = [entry for entry in entries if entry["event"].get("observation", {}).get("reason") == "lost"]
     assert len(lost) == 1, "the model reads that its command was interrupted"
-    assert machines.find_worker()
 
 
 def test_only_the_conversation_that_was_working_is_continued(machines: Machines) -> None:
