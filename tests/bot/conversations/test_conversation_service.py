@@ -237,7 +237,8 @@ async def test_a_process_that_stops_leaves_its_work_to_another_one(deployment: D
 
     HOOKS.append(wait)
     await one.run(record)
-    await asyncio.wait_for(working.wait(), 30)
+    async with asyncio.timeout(30):
+        await working.wait()
     await one.close()
     assert (await one.records.list_run_requests())["talk"].tries == 0
     two = await deployment.start("two")
