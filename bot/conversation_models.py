@@ -1,5 +1,6 @@
 """What a client asks for, and what the server stores about conversations and workspaces."""
 
+import secrets
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
@@ -51,6 +52,16 @@ class ConversationRecord(FrozenModel):
     """The agent as JSON with its API keys, encrypted."""
     created_at: datetime
     """Time in UTC."""
+
+
+class RunRequest(FrozenModel):
+    """A call of `run` whose work has not ended. After a kill, another process continues this work."""
+
+    id: str = Field(default_factory=lambda: secrets.token_hex(8))
+    after: int
+    """Number of entries in the log at the call."""
+    tries: int = 0
+    """How often another process has taken over the work."""
 
 
 OpenConversations = Callable[[str], AbstractAsyncContextManager[Any]]

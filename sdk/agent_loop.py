@@ -21,7 +21,7 @@ from patchwright.resolver.agent.condenser import (
 from patchwright.resolver.delegation.browse_tool import BrowseTool
 from patchwright.resolver.domain import Patch, RunId
 from patchwright.resolver.errors import ModelError, SettingsError
-from patchwright.resolver.events import Message, ReplyUsage
+from patchwright.resolver.events import Message, ReplyUsage, Trajectory
 from patchwright.resolver.git.worktree_patch import fingerprint_tree
 from patchwright.resolver.llm.masking_model import MaskingModel
 from patchwright.resolver.llm.model import ChatMessage, Model, RawToolCall, Reply, ToolSpec
@@ -194,10 +194,11 @@ _THRESHOLDS: dict[str, Risk | None] = {"never": None, "risky": "high", "always":
 
 @dataclass(frozen=True)
 class Safeguards:
-    """What protects the person: secrets that are masked, and a policy about the calls that need approval."""
+    """What protects the person: secrets that are masked, a policy about the calls that need approval, and limits."""
 
     secrets: Secrets
     policy: ConversationPolicy
+    limits: Limits
 
 
 def build_agent_loop(
@@ -211,7 +212,7 @@ def build_agent_loop(
 ) -> AgentLoop:
     """Returns the loop for one call of `Conversation.run`."""
     sandbox = MaskingSandbox(workspace.sandbox, safeguards.secrets)
-    limits = _limits_from_now(agent, log)
+    limits = safeguards.limits
     model = _build_model(agent, log, safeguards.secrets)
     browse_tool = BrowseTool(run, log, logs, model, sandbox, limits)
     return AgentLoop(
@@ -283,9 +284,9 @@ def _build_finish_tool() -> Tool:
     return tool
 
 
-def _limits_from_now(agent: BaseAgent, log: RunLog) -> Limits:
-    """Returns the agent's limits, counted from now on."""
-    used = log.trajectory.usage_since_resume()
+def build_limits(agent: BaseAgent, earlier: Trajectory) -> Limits:
+    """Returns the agent's limits, counted from the end of the earlier events."""
+    used = earlier.usage_since_resume()
     return Limits(
         steps=used.steps + agent.max_steps,
         seconds=used.seconds + agent.max_seconds,

@@ -17,7 +17,13 @@ from patchwright.resolver.run_log import LogStore, RunLog
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.text.untrusted import quote
 from patchwright.resolver.tool_actions.control_actions import Finish
-from patchwright.sdk.agent_loop import ConversationPolicy, Safeguards, build_agent_loop, build_system_prompt
+from patchwright.sdk.agent_loop import (
+    ConversationPolicy,
+    Safeguards,
+    build_agent_loop,
+    build_limits,
+    build_system_prompt,
+)
 from patchwright.sdk.agents import Agent, BaseAgent, CustomAgent
 from patchwright.sdk.conversation import ConversationState, Status
 from patchwright.sdk.docker_workspace import DockerWorkspace
@@ -42,6 +48,8 @@ class ConversationRunner:
         self.log = log
         self.is_running = False
         self.pause_requested = False
+        self.limits_after: int | None = None
+        """Number of entries in the log after which the limits of the next run count; None: all that exist by then."""
         self._logs = logs
         self._new_messages: deque[Message] = deque()
         self._has_run = False
@@ -106,13 +114,14 @@ class ConversationRunner:
         return self.get_state()
 
     def _build_loop(self) -> AgentLoop:
+        earlier = Trajectory(self.log.trajectory.entries[: self.limits_after])
         loop = build_agent_loop(
             self.agent,
             self.workspace,
             RunId(self.id),
             self.log,
             self._logs,
-            Safeguards(self._secrets, self.policy),
+            Safeguards(self._secrets, self.policy, build_limits(self.agent, earlier)),
             self.get_new_messages,
         )
         loop.is_uninterrupted = self._has_run or not self.log.trajectory.replies()

@@ -22,8 +22,8 @@ STATE_SECONDS = 1.0
 class RemoteConversation(BaseConversation):
     """A conversation on a server. If the connection drops, it is opened again; each event arrives once and in order.
 
-    If the server is restarted while the agent works, `run` returns with the status `paused`, and another call
-    continues the work.
+    If the server is killed while the agent works, another server or a worker continues the work. `run` raises
+    ServerError if the server's address does not answer for 15 seconds.
     """
 
     def __init__(

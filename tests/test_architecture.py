@@ -92,6 +92,7 @@ ENVIRONMENT = {
 
 CATCH_ALL = {
     "bot/observe/archive.py": "a third-party file system can raise anything; an error costs one copy",
+    "bot/conversations/conversation_service.py": "an agent in Python can raise anything; it is stored and raised",
     "bot/job_runner.py": "the outermost frame of a job; it logs and raises again",
     "sdk/agent_loop.py": "a third-party agent can raise anything; an error ends its run",
     "runtime/execution/executor.py": "a bug in an action costs one call; without a response, the sandbox is lost",

@@ -60,9 +60,9 @@ Found = Annotated[WorkspaceRecord, Depend(find_workspace)]
 @router.post("", status_code=201, responses=problems(400, 404, 408, 413, 415, 422, 503))
 async def create_workspace(_: Writer, spec: WorkspaceSpec, service: Service) -> WorkspaceBody:
     """Creates a workspace with an empty work tree and starts its container."""
-    record = await service.create_workspace(spec)
+    record = await service.workspaces.create(spec)
     try:
-        async with service.use_workspace(record) as workspace:
+        async with service.workspaces.use(record) as workspace:
             return _describe(record, workspace)
     except BaseException:
         await service.records.delete_workspace(record.id)
@@ -72,20 +72,20 @@ async def create_workspace(_: Writer, spec: WorkspaceSpec, service: Service) -> 
 @router.get("/{id}", responses=problems(404, 409, 503))
 async def read_workspace(_: Reader, record: Found, service: Service) -> WorkspaceBody:
     """Returns a workspace. Starts its container if this server has none."""
-    async with service.use_workspace(record) as workspace:
+    async with service.workspaces.use(record) as workspace:
         return _describe(record, workspace)
 
 
 @router.delete("/{id}", status_code=204, responses=problems(404, 409))
 async def delete_workspace(_: Writer, record: Found, service: Service) -> None:
     """Removes a workspace with its files and its container."""
-    await service.delete_workspace(record.id)
+    await service.workspaces.delete(record.id)
 
 
 @router.post("/{id}/execute", responses=problems(400, 404, 408, 409, 413, 415, 422, 503))
 async def execute(_: Writer, record: Found, body: CommandBody, service: Service) -> CommandOutput:
     """Runs a command and returns its output. A failed command is no error of this request."""
-    async with service.use_workspace(record) as workspace:
+    async with service.workspaces.use(record) as workspace:
         return await workspace.execute(body.command, body.timeout)
 
 
@@ -98,7 +98,7 @@ async def execute(_: Writer, record: Found, body: CommandBody, service: Service)
 async def upload_file(_: Writer, record: Found, path: FilePath, request: Request, service: Service) -> None:
     """Writes a file with the body of the request."""
     content = await request.body()
-    async with service.use_workspace(record) as workspace:
+    async with service.workspaces.use(record) as workspace:
         await workspace.upload(path, content)
 
 
@@ -109,7 +109,7 @@ async def upload_file(_: Writer, record: Found, path: FilePath, request: Request
 )
 async def download_file(_: Reader, record: Found, path: FilePath, service: Service) -> Response:
     """Returns the content of a file."""
-    async with service.use_workspace(record) as workspace:
+    async with service.workspaces.use(record) as workspace:
         try:
             content = await workspace.download(path)
         except FileNotFoundError as exc:
@@ -120,7 +120,7 @@ async def download_file(_: Reader, record: Found, path: FilePath, service: Servi
 @router.get("/{id}/changes", responses=problems(404, 409, 503))
 async def list_changes(_: Reader, record: Found, service: Service) -> Changes:
     """Returns the paths of all files that differ from the empty work tree."""
-    async with service.use_workspace(record) as workspace:
+    async with service.workspaces.use(record) as workspace:
         return Changes(paths=await workspace.read_changes())
 
 
@@ -137,7 +137,7 @@ async def list_changes(_: Reader, record: Found, service: Service) -> Changes:
 )
 async def read_diff(_: Reader, record: Found, service: Service) -> Response:
     """Returns the difference between the empty work tree and now as a patch."""
-    async with service.use_workspace(record) as workspace:
+    async with service.workspaces.use(record) as workspace:
         patch = await workspace.take_patch()
     return Response(patch.diff, media_type="text/x-diff")
 

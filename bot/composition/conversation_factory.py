@@ -2,18 +2,23 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Mapping
 
 from patchwright.bot.composition.sandbox_factory import build_docker_sandboxes
 from patchwright.bot.conversation_models import WorkspaceSpec
-from patchwright.bot.conversations.conversation_service import ConversationService
+from patchwright.bot.conversations.conversation_service import CONTINUE_SECONDS, ConversationService
+from patchwright.bot.errors import QueueDown
 from patchwright.bot.redis.conversation_records import ConversationRecords
 from patchwright.bot.redis.shared_run_log import SharedLogStore
-from patchwright.bot.setup.credential_key import find_or_create_key, key_settings
+from patchwright.bot.setup.credential_key import find_key, find_or_create_key, key_settings
+from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.settings.settings import Settings
 from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
 from patchwright.runtime.egress_policy import NetworkMode
+
+logger = logging.getLogger(__name__)
 
 _NETWORKS: tuple[NetworkMode, ...] = ("none", "allowlist", "open")
 """From the least access to the most."""
@@ -26,7 +31,7 @@ async def open_conversations(
     """Opens the conversations of a server. Conversations always work in Docker, whatever sandbox jobs use."""
     key = await asyncio.to_thread(find_or_create_key, settings.data, key_settings(settings))
     records = ConversationRecords(redis_url)
-    logs = SharedLogStore(FileLogStore(settings.data / "conversations"), redis_url)
+    logs = SharedLogStore(FileLogStore(settings.data / "conversations"), redis_url, is_archived=False)
 
     def build_sandboxes(spec: WorkspaceSpec) -> DockerSandboxes:
         network = min(settings.network, spec.network, key=_NETWORKS.index)
@@ -34,9 +39,38 @@ async def open_conversations(
         return build_docker_sandboxes(chosen, environ, lambda _: None)
 
     service = ConversationService(records, logs, build_sandboxes, key)
+    continuing = asyncio.create_task(service.keep_continuing())
     try:
         yield service
     finally:
+        continuing.cancel()
+        await asyncio.gather(continuing, return_exceptions=True)
         await service.close()
         await logs.close()
         await records.close()
+
+
+async def continue_conversations(settings: Settings, environ: Mapping[str, str], redis_url: str) -> None:
+    """Lets a worker continue the conversations of killed processes, until canceled. Opens nothing before an agent
+    works, and needs the servers' credentials key.
+    """
+    records = ConversationRecords(redis_url)
+    try:
+        await _wait_for_work(records, settings)
+        async with open_conversations(settings, environ, redis_url):
+            await asyncio.Event().wait()
+    except SettingsError as exc:
+        logger.warning("conversations not continued", extra={"reason": str(exc)})
+    finally:
+        await records.close()
+
+
+async def _wait_for_work(records: ConversationRecords, settings: Settings) -> None:
+    """Returns when an agent works, and this machine has a credentials key. Raises SettingsError."""
+    while True:
+        with contextlib.suppress(QueueDown):
+            if await records.list_run_requests():
+                key = await asyncio.to_thread(find_key, settings.data, key_settings(settings))
+                if key is not None:
+                    return
+        await asyncio.sleep(CONTINUE_SECONDS)

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from patchwright.bot.composition.composition_root import build_run_dependencies, open_forge, read_environment
+from patchwright.bot.composition.conversation_factory import continue_conversations
 from patchwright.bot.composition.sandbox_factory import prepare_sandboxes
 from patchwright.bot.github.app_permissions import AppPermissions, require_permissions
 from patchwright.bot.github.forge import GitHubForge
@@ -81,7 +82,8 @@ async def start_worker(settings: Settings, notify: Callable[[str], object], *, e
         worker = _WorkerParts(settings, stores, github, forge, deps, tracer, access)
         # Importing LiteLLM takes 2 s. Preloading it spares the first job this delay.
         preloading = asyncio.create_task(preload_litellm())
-        async with _in_background(*worker.maintenance()):
+        conversations = continue_conversations(settings, read_environment(), redis_url)
+        async with _in_background(*worker.maintenance(), conversations):
             stop_signal = await run_worker(
                 settings,
                 worker.build_resolver(),

@@ -1,30 +1,31 @@
 """Creates, runs and stops conversations in workspaces of this server.
 
-Everything that has to survive is in Redis: agents, messages, logs, and the files of workspaces. So a conversation
-whose server was killed continues on any server. Only containers belong to one server.
+Everything that has to survive is in Redis: agents, messages, logs, requests to run, and the files of workspaces. So
+another server or worker continues a conversation whose process was killed. Only containers belong to one process.
 """
 
 import asyncio
 import contextlib
 import logging
 import secrets
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Protocol
 
-from patchwright.bot.conversation_models import ConversationRecord, WorkspaceRecord, WorkspaceSpec
+from pydantic import ValidationError
+
+from patchwright.bot.conversation_models import ConversationRecord, RunRequest, WorkspaceSpec
 from patchwright.bot.conversations.event_feed import EventFeeds
 from patchwright.bot.conversations.server_runner import ServerRunner
-from patchwright.bot.conversations.server_workspace import ServerWorkspace
+from patchwright.bot.conversations.workspace_pool import WorkspacePool
 from patchwright.bot.errors import Conflict, QueueDown, Unavailable
 from patchwright.bot.redis.conversation_records import ConversationRecords
-from patchwright.resolver.domain import JobId, Patch, RunId
+from patchwright.resolver.domain import JobId, RunId
 from patchwright.resolver.errors import LogError, LogLocked, ResolverError, UsageError
-from patchwright.resolver.events import Message, Trajectory
-from patchwright.resolver.run_log import LogStore
+from patchwright.resolver.events import AgentStopped, Message, ModelReply, ToolResult, Trajectory
+from patchwright.resolver.run_events import Paused
+from patchwright.resolver.run_log import LogStore, RunLog
 from patchwright.runtime.errors import SandboxError
 from patchwright.runtime.sandbox import Sandboxes
 from patchwright.sdk.agents import BaseAgent
@@ -34,10 +35,12 @@ from patchwright.sdk.llm import EXPOSE_SECRETS
 
 logger = logging.getLogger(__name__)
 
-MAX_OPEN_WORKSPACES = 16
-"""Containers of one server. If there are more, the one that was not used for the longest time is closed."""
 MAX_RUNNING = 8
 """Agents that work on one server at the same time."""
+CONTINUE_SECONDS = 2.0
+"""Time between two checks for conversations whose process was killed."""
+MAX_TRIES = 5
+"""How often the work of a killed process is continued. The work itself may be what kills the processes."""
 
 
 class Cipher(Protocol):
@@ -49,15 +52,8 @@ class Cipher(Protocol):
         """Returns None if the token was encrypted with another key."""
 
 
-@dataclass
-class _OpenWorkspace:
-    workspace: ServerWorkspace
-    used_at: float = field(default_factory=time.monotonic)
-    users: int = 0
-
-
 class ConversationService:
-    """The conversations of one server."""
+    """The conversations of one server, or of a worker, which only continues those of killed processes."""
 
     def __init__(
         self,
@@ -68,95 +64,11 @@ class ConversationService:
     ) -> None:
         self.records = records
         self._logs = logs
-        self._build_sandboxes = build_sandboxes
         self._cipher = cipher
-        self._server = secrets.token_hex(8)
         self._feeds = EventFeeds(records)
-        self._open: dict[str, _OpenWorkspace] = {}
         self._runners: dict[str, ServerRunner] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._problems: dict[str, str] = {}
-        """Why the latest run of a conversation failed on this server."""
-        self._lock = asyncio.Lock()
-
-    # --- workspaces ---
-
-    async def create_workspace(self, spec: WorkspaceSpec) -> WorkspaceRecord:
-        record = WorkspaceRecord(
-            id=f"workspace-{secrets.token_hex(8)}", spec=spec, created_at=datetime.now(UTC)
-        )
-        await self.records.save_workspace(record)
-        return record
-
-    @contextlib.asynccontextmanager
-    async def use_workspace(self, record: WorkspaceRecord) -> AsyncIterator[ServerWorkspace]:
-        """Yields the workspace with a container on this server. Raises SandboxError, and Conflict while an agent works
-        in it on another server.
-        """
-        async with self._lock:
-            opened = await self._open_workspace(record.id)
-            opened.users += 1
-        try:
-            yield opened.workspace
-        finally:
-            opened.users -= 1
-            opened.used_at = time.monotonic()
-
-    async def delete_workspace(self, id: str) -> None:
-        """Removes the workspace and its container. Raises Conflict while an agent works in it."""
-        async with self._lock:
-            if (opened := self._open.get(id)) is not None and opened.users:
-                raise Conflict("The workspace is in use. Pause its conversation first.")
-            await self.records.delete_workspace(id)
-            await self._close_workspace(id)
-
-    async def _open_workspace(self, id: str) -> _OpenWorkspace:
-        record = await self.records.get_workspace(id)
-        if record is None:
-            raise Conflict(f"The workspace {id} was deleted.")
-        if id in self._open and record.server == self._server:
-            return self._open[id]
-        if record.server and record.server != self._server and await self._is_busy_elsewhere(id):
-            raise Conflict(
-                "An agent is working in this workspace on another server: pause it first. If its server was killed, "
-                "try again in 15 seconds."
-            )
-        await self._close_workspace(id)  # Another server has changed the files since.
-        await self._make_room()
-
-        async def save_patch(patch: Patch) -> None:
-            await self.records.save_workspace(record.model_copy(update=owned | {"patch": patch}))
-
-        owned: dict[str, Any] = {"server": self._server}
-        workspace = ServerWorkspace(record, self._build_sandboxes(record.spec), save_patch)
-        await workspace.open()
-        await self.records.save_workspace(record.model_copy(update=owned))
-        self._open[id] = _OpenWorkspace(workspace)
-        return self._open[id]
-
-    async def _is_busy_elsewhere(self, workspace: str) -> bool:
-        conversations = await self.records.list_conversations()
-        busy = [
-            await self.records.has_writer(record.id)
-            for record in conversations
-            if record.workspace == workspace and record.id not in self._tasks
-        ]
-        return any(busy)
-
-    async def _make_room(self) -> None:
-        while len(self._open) >= MAX_OPEN_WORKSPACES:
-            idle = [(opened.used_at, id) for id, opened in self._open.items() if not opened.users]
-            if not idle:
-                raise Unavailable("All workspaces of this server are in use. Try again later.")
-            await self._close_workspace(min(idle)[1])
-
-    async def _close_workspace(self, id: str) -> None:
-        if (opened := self._open.pop(id, None)) is not None:
-            for conversation in [
-                key for key, runner in self._runners.items() if runner.workspace is opened.workspace
-            ]:
-                del self._runners[conversation]
-            await opened.workspace.close()
+        self.workspaces = WorkspacePool(records, build_sandboxes, own_conversations=self._tasks)
 
     # --- conversations ---
 
@@ -190,10 +102,10 @@ class ConversationService:
         return existing, is_new
 
     async def get_state(self, record: ConversationRecord) -> ConversationState:
-        is_running = record.id in self._tasks or await self.records.has_writer(record.id)
+        is_running = await self._is_running(record.id)
         state = build_state(record.id, await self._read_log(record.id), is_running=is_running)
         changes: dict[str, str] = {"workspace": record.workspace}
-        if not is_running and (problem := self._problems.get(record.id)):
+        if not is_running and (problem := await self.records.get_problem(record.id)):
             changes |= {"status": "error", "detail": problem}
         elif not is_running and state.status != "paused" and await self.records.list_messages(record.id):
             changes |= {"status": "idle", "detail": "Call run."}
@@ -233,19 +145,20 @@ class ConversationService:
             raise Unavailable("Too many messages wait for the agent. Start it, or wait.")
 
     async def run(self, record: ConversationRecord) -> None:
-        """Starts the agent. Does nothing if it works already. If its server was killed, the work begins when the lease
-        of this server has expired, after at most 15 seconds. Raises Conflict if there is no message, and Unavailable
-        if too many agents work.
+        """Starts the agent. If it works already, it continues, and reads all messages before it ends. If its process
+        was killed, the work begins when the lease of this process has expired, after at most 15 seconds. Raises
+        Conflict if there is no message, and Unavailable if too many agents work.
         """
-        if record.id in self._tasks:
-            return
-        if not await self.records.list_messages(record.id) and not (await self._read_log(record.id)).entries:
+        count = len(await self._read_log(record.id))
+        if not count and not await self.records.list_messages(record.id):
             raise Conflict("There is no message yet. Send one first.")
-        if len(self._tasks) >= MAX_RUNNING:
+        starts_here = record.id not in self._tasks and not await self.records.has_writer(record.id)
+        if starts_here and len(self._tasks) >= MAX_RUNNING:
             raise Unavailable(f"{MAX_RUNNING} agents are working on this server. Try again later.")
-        self._problems.pop(record.id, None)
-        await self.records.take_pause_request(record.id)
-        self._tasks[record.id] = asyncio.create_task(self._work(record))
+        await self.records.remove_pause_request(record.id)
+        await self.records.request_run(record.id, RunRequest(after=count))
+        if starts_here:
+            self._start(record)
 
     async def pause(self, id: str) -> None:
         """Lets the agent stop before its next step, on whichever server it works."""
@@ -258,45 +171,138 @@ class ConversationService:
         await self.records.delete_conversation(id)
 
     async def close(self) -> None:
-        """Stops all agents where they are, and removes the containers. Their conversations can be continued."""
-        tasks = list(self._tasks.values())
-        for task in tasks:
+        """Stops all agents where they are, and removes the containers. Other processes continue the conversations."""
+        tasks = dict(self._tasks)
+        for task in tasks.values():
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for id in list(self._open):
-            with contextlib.suppress(SandboxError, ResolverError):
-                await self._close_workspace(id)
+        await asyncio.gather(*tasks.values(), return_exceptions=True)
+        with contextlib.suppress(QueueDown):
+            for id in tasks:
+                if (request := await self.records.get_run_request(id)) is not None:
+                    # The shutdown of a process is not the fault of its work.
+                    untried = request.model_copy(update={"tries": 0})
+                    await self.records.replace_run_request(id, request, untried)
+        await self.workspaces.close()
+
+    # --- the agent's work ---
+
+    async def keep_continuing(self) -> None:
+        """Continues the conversations whose process was killed, until canceled."""
+        earlier: dict[str, RunRequest] = {}
+        while True:
+            try:
+                orphans = await self._list_orphans()
+                for id, request in orphans.items():
+                    if earlier.get(id) == request:  # Otherwise, a process may be starting with it right now.
+                        await self._take_over(id, request)
+                await self.workspaces.close_lost()
+                earlier = orphans
+            except QueueDown as exc:
+                logger.warning("conversations not continued", extra={"reason": str(exc)})
+            except (ResolverError, SandboxError) as exc:
+                logger.warning("workspace not closed", extra={"error": str(exc)})
+            await asyncio.sleep(CONTINUE_SECONDS)
+
+    async def _list_orphans(self) -> dict[str, RunRequest]:
+        """Returns the requests on which no process works."""
+        return {
+            id: request
+            for id, request in (await self.records.list_run_requests()).items()
+            if id not in self._tasks and not await self.records.has_writer(id)
+        }
+
+    async def _take_over(self, id: str, request: RunRequest) -> None:
+        """Starts the agent here, unless another process does, or this one cannot."""
+        record = await self.records.get_conversation(id)
+        if record is None:
+            await self.records.replace_run_request(id, request, None)
+        elif request.tries >= MAX_TRIES:
+            problem = f"The agent was started {MAX_TRIES} more times, and its process died each time."
+            await self.records.fail_run(id, f"{problem} Call run to try again.")
+        elif (
+            len(self._tasks) < MAX_RUNNING
+            and self._can_read_agent(record)
+            and await self.workspaces.claim(record.workspace)
+        ):
+            next_try = request.model_copy(update={"tries": request.tries + 1})
+            if await self.records.replace_run_request(id, request, next_try):
+                logger.info("conversation taken over", extra={"conversation": id, "try": next_try.tries})
+                self._start(record)
+
+    async def _is_running(self, id: str) -> bool:
+        """Returns True while an agent works, and after a kill, until another process has continued its work."""
+        return (
+            id in self._tasks
+            or await self.records.has_writer(id)
+            or await self.records.get_run_request(id) is not None
+        )
+
+    def _start(self, record: ConversationRecord) -> None:
+        self._tasks[record.id] = asyncio.create_task(self._work(record))
 
     async def _work(self, record: ConversationRecord) -> None:
+        """Works until nothing is requested. If this task is canceled or the process is killed, the request stays."""
         try:
-            workspace_record = await self.records.get_workspace(record.workspace)
-            if workspace_record is None:
-                raise Conflict("The workspace of this conversation was deleted.")
-            async with (
-                self._logs.open(RunId(record.id)) as log,
-                self.use_workspace(workspace_record) as workspace,
-            ):
-                runner = self._runners.get(record.id)
-                if runner is None:
-                    runner = ServerRunner(
-                        record.id, self._read_agent(record), workspace, log, self._logs, self.records
-                    )
-                    self._runners[record.id] = runner
-                runner.log = log
-                await runner.run()
+            async with self._logs.open(RunId(record.id)) as log:
+                while (request := await self.records.get_run_request(record.id)) is not None:
+                    if not await self._has_ended(record.id, log.trajectory, request):
+                        await self._run_agent(record, log, request)
+                    await self.records.replace_run_request(record.id, request, None)
         except LogLocked:
             logger.info("conversation runs on another server", extra={"conversation": record.id})
-        except (ResolverError, SandboxError, QueueDown) as exc:
+        except QueueDown as exc:  # The request may be stored. If so, the work continues when Redis responds.
+            logger.warning("conversation suspended", extra={"conversation": record.id, "error": str(exc)})
+        except (ResolverError, SandboxError) as exc:
             logger.warning("conversation failed", extra={"conversation": record.id, "error": str(exc)})
-            self._problems[record.id] = str(exc)
+            await self._fail(record.id, str(exc))
+        except Exception as exc:  # An agent in Python may raise anything.
+            await self._fail(record.id, f"The agent failed: {type(exc).__name__}.")
+            raise
         finally:
             self._tasks.pop(record.id, None)
+
+    async def _run_agent(self, record: ConversationRecord, log: RunLog, request: RunRequest) -> None:
+        workspace_record = await self.records.get_workspace(record.workspace)
+        if workspace_record is None:
+            raise Conflict("The workspace of this conversation was deleted.")
+        async with self.workspaces.use(workspace_record) as workspace:
+            runner = self._runners.get(record.id)
+            if runner is None or runner.workspace is not workspace:
+                agent = self._read_agent(record)
+                runner = ServerRunner(record.id, agent, workspace, log, self._logs, self.records)
+                self._runners[record.id] = runner
+            runner.log, runner.limits_after = log, request.after
+            await runner.run()
+
+    async def _has_ended(self, id: str, trajectory: Trajectory, request: RunRequest) -> bool:
+        """Returns True if the work was done or paused after the request, and the process died before it removed it."""
+        events = [entry.event for entry in trajectory.entries[request.after :]]
+        kinds = AgentStopped | Paused | Message | ModelReply | ToolResult
+        last = next((event for event in reversed(events) if isinstance(event, kinds)), None)
+        if isinstance(last, AgentStopped):
+            return not await self.records.list_messages(id)  # A message that came too late is read now.
+        return isinstance(last, Paused)
+
+    async def _fail(self, id: str, problem: str) -> None:
+        with contextlib.suppress(QueueDown):
+            await self.records.fail_run(id, problem)
+
+    def _can_read_agent(self, record: ConversationRecord) -> bool:
+        try:
+            self._read_agent(record)
+        except Conflict:  # Another process may have the key and the agent's package.
+            return False
+        return True
 
     def _read_agent(self, record: ConversationRecord) -> BaseAgent:
         plain = self._cipher.decrypt(record.agent)
         if plain is None:
             raise Conflict("The agent was stored with another credentials key (PATCHWRIGHT_CREDENTIALS_KEY).")
-        return BaseAgent.model_validate_json(plain)
+        try:
+            return BaseAgent.model_validate_json(plain)
+        except ValidationError as exc:
+            reason = exc.errors(include_url=False, include_input=False, include_context=False)[0]["msg"]
+            raise Conflict(f"This server cannot build the agent: {reason}.") from exc
 
     async def _read_log(self, id: str) -> Trajectory:
         try:

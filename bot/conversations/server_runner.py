@@ -29,10 +29,15 @@ class ServerRunner(ConversationRunner):
             await self.record_system_prompt()
         for message in await self._list_undelivered():
             await self.log.append(message)
-        return await super().run()
+        state = await super().run()
+        if (
+            state.status == "paused"
+        ):  # The request is removed last: after a kill, another process has to see it.
+            await self._records.remove_pause_request(self.id)
+        return state
 
     async def get_new_messages(self) -> tuple[Message, ...]:
-        if await self._records.take_pause_request(self.id):
+        if await self._records.has_pause_request(self.id):
             raise PauseRequested
         return await self._list_undelivered()
 

@@ -1,9 +1,9 @@
-"""Stores conversations and workspaces, the messages that wait for an agent, and requests to pause."""
+"""Stores conversations and workspaces, the messages that wait for an agent, and requests to run and to pause."""
 
 from collections.abc import Iterable
 from typing import Any, cast
 
-from patchwright.bot.conversation_models import ConversationRecord, WorkspaceRecord
+from patchwright.bot.conversation_models import ConversationRecord, RunRequest, WorkspaceRecord
 from patchwright.bot.redis.connection import RedisStore, redis_errors
 from patchwright.bot.redis.shared_run_log import stream_key, writer_key
 from patchwright.resolver.domain import RunId
@@ -11,9 +11,19 @@ from patchwright.resolver.events import Message
 
 CONVERSATIONS_KEY = "patchwright:conversations"  # hash: id -> ConversationRecord
 WORKSPACES_KEY = "patchwright:workspaces"  # hash: id -> WorkspaceRecord
+RUN_REQUESTS_KEY = "patchwright:conversation_runs"  # hash: id of the conversation -> RunRequest
 MAX_MESSAGES = 100
 """Messages of one conversation that may wait for its agent."""
+CLAIM_MS = 20_000  # more than it takes to acquire the lease of a conversation
 BLOCK_MS = 2000  # less than the time limit for a response of Redis
+# Replaces a field of a hash, or removes it, if it has the expected value. KEYS: hash. ARGV: field, expected value, new
+# value ("" removes the field).
+_REPLACE_SCRIPT = """
+if redis.call('hget', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
+if ARGV[3] == '' then return redis.call('hdel', KEYS[1], ARGV[1]) end
+redis.call('hset', KEYS[1], ARGV[1], ARGV[3])
+return 1
+"""
 
 
 class ConversationRecords(RedisStore):
@@ -46,7 +56,10 @@ class ConversationRecords(RedisStore):
         """Deletes the conversation with its log and its waiting messages."""
         with redis_errors():
             await cast("Any", self._redis.hdel(CONVERSATIONS_KEY, id))
-            await self._redis.delete(_messages_key(id), _pause_key(id), stream_key(RunId(id)))
+            await cast("Any", self._redis.hdel(RUN_REQUESTS_KEY, id))
+            await self._redis.delete(
+                _messages_key(id), _pause_key(id), _problem_key(id), stream_key(RunId(id))
+            )
 
     async def save_workspace(self, record: WorkspaceRecord) -> None:
         with redis_errors():
@@ -60,6 +73,13 @@ class ConversationRecords(RedisStore):
     async def delete_workspace(self, id: str) -> None:
         with redis_errors():
             await cast("Any", self._redis.hdel(WORKSPACES_KEY, id))
+
+    async def claim_workspace(self, id: str, server: str) -> bool:
+        """Reserves the workspace for a server that takes over its conversations. Returns False if another one has."""
+        with redis_errors():
+            if await self._redis.set(_claim_key(id), server, nx=True, px=CLAIM_MS):
+                return True
+            return bool(await self._redis.get(_claim_key(id)) == server.encode())
 
     async def add_message(self, id: str, message: Message) -> bool:
         """Adds a message for the agent. Returns False if MAX_MESSAGES are waiting."""
@@ -81,14 +101,51 @@ class ConversationRecords(RedisStore):
             for message in messages:
                 await cast("Any", self._redis.lrem(_messages_key(id), 1, message.model_dump_json()))
 
+    async def request_run(self, id: str, request: RunRequest) -> None:
+        """Stores the request in place of an earlier one, and removes the problem of an earlier run."""
+        with redis_errors():
+            await self._redis.delete(_problem_key(id))
+            await cast("Any", self._redis.hset(RUN_REQUESTS_KEY, id, request.model_dump_json()))
+
+    async def get_run_request(self, id: str) -> RunRequest | None:
+        with redis_errors():
+            text = await cast("Any", self._redis.hget(RUN_REQUESTS_KEY, id))
+        return None if text is None else RunRequest.model_validate_json(text)
+
+    async def list_run_requests(self) -> dict[str, RunRequest]:
+        """Returns the requests whose work has not ended, by conversation."""
+        with redis_errors():
+            stored = await cast("Any", self._redis.hgetall(RUN_REQUESTS_KEY))
+        return {id.decode(): RunRequest.model_validate_json(text) for id, text in stored.items()}
+
+    async def replace_run_request(self, id: str, old: RunRequest, new: RunRequest | None) -> bool:
+        """Replaces a request; None removes it. Returns False if another process has replaced it before."""
+        texts = (old.model_dump_json(), new.model_dump_json() if new else "")
+        with redis_errors():
+            return bool(await cast("Any", self._redis.eval(_REPLACE_SCRIPT, 1, RUN_REQUESTS_KEY, id, *texts)))
+
+    async def fail_run(self, id: str, problem: str) -> None:
+        """Removes the request, and stores why its work ended without an event in the log."""
+        with redis_errors():
+            await self._redis.set(_problem_key(id), problem)
+            await cast("Any", self._redis.hdel(RUN_REQUESTS_KEY, id))
+
+    async def get_problem(self, id: str) -> str:
+        """Returns why the latest run failed; empty if it did not."""
+        with redis_errors():
+            return (await self._redis.get(_problem_key(id)) or b"").decode()
+
     async def request_pause(self, id: str) -> None:
         with redis_errors():
             await self._redis.set(_pause_key(id), "1", ex=24 * 3600)
 
-    async def take_pause_request(self, id: str) -> bool:
-        """Returns True if there was a request since the last call."""
+    async def has_pause_request(self, id: str) -> bool:
         with redis_errors():
-            return bool(await self._redis.delete(_pause_key(id)))
+            return bool(await self._redis.exists(_pause_key(id)))
+
+    async def remove_pause_request(self, id: str) -> None:
+        with redis_errors():
+            await self._redis.delete(_pause_key(id))
 
     async def has_writer(self, id: str) -> bool:
         """Returns True if an agent works on the conversation on any server."""
@@ -110,5 +167,13 @@ def _messages_key(id: str) -> str:
     return f"patchwright:conversation:{id}:messages"
 
 
+def _claim_key(workspace: str) -> str:
+    return f"patchwright:workspace:{workspace}:claim"
+
+
 def _pause_key(id: str) -> str:
     return f"patchwright:conversation:{id}:pause"
+
+
+def _problem_key(id: str) -> str:
+    return f"patchwright:conversation:{id}:problem"

@@ -124,17 +124,15 @@ def test_a_conversation_continues_on_another_server_after_its_server_was_killed(
             with RemoteWorkspace(host, TOKEN, id=workspace.id) as again:
                 conversation = Conversation(default_agent(llm), again, id="killed")
                 kinds = [entry.event.kind for entry in conversation.events]
-                assert kinds.count("model_reply") == 1
-                state = conversation.run()
-                while state.status == "paused":  # The lease of the killed server has to expire first.
-                    state = conversation.run()
-                assert state.status == "finished"
+                assert "model_reply" in kinds
+                assert conversation.run().status == "finished"
                 assert again.file_download("one.txt") == b"first\n"
         finally:
             second.terminate()
             second.wait(30)
     seqs = [entry.seq for entry in conversation.events]
     assert seqs == list(range(len(seqs)))
+    assert len(endpoint.requests) == 4, "only the request that the kill cut off is repeated"
     results = [request["messages"][-1].get("content") for request in endpoint.requests]
     assert any("first" in str(text) for text in results)
 
