@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks.measure import RESULTS, Result, table
 
-LONG = ("deliveries", "kills", "many", "reaction", "real_fixes", "server_section")
+LONG = ("deliveries", "killed_evaluation", "kills", "many", "reaction", "real_fixes", "server_section")
 NOT_MEASURES = ("__init__", "__main__", "endpoint", "killer", "measure")
 
 

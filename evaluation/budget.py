@@ -24,6 +24,11 @@ class Budget:
             self._reserved += usd
             return True
 
+    async def reserve_running(self, usd: Decimal) -> None:
+        """Reserves the amount for attempts that an earlier call started, even if it does not fit."""
+        async with self._changed:
+            self._reserved += usd
+
     async def settle(self, reserved: Decimal, cost: Decimal) -> None:
         """Replaces a reserved amount by the actual cost."""
         async with self._changed:

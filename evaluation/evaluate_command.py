@@ -10,10 +10,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Any
 
-from pydantic import SecretStr
-
+from patchwright.bot.cli.options import SETTINGS_OPTIONS
 from patchwright.bot.cli.settings_loading import load_settings
 from patchwright.bot.commands.confirmation import offer_local_sandbox
 from patchwright.bot.composition import composition_root
@@ -26,21 +24,22 @@ from patchwright.evaluation.budget import Budget
 from patchwright.evaluation.data_sets import DataSetOptions, ForgeHistoryLoader, load_instances
 from patchwright.evaluation.forge_history import load_history
 from patchwright.evaluation.instances import Instance
-from patchwright.evaluation.practice_models import PRACTICE_KINDS, PracticeModel
+from patchwright.evaluation.practice_models import PRACTICE_KINDS, PracticeModel, use_practice_model
 from patchwright.evaluation.progress import ProgressDisplay
 from patchwright.evaluation.release_pairs import Registries
 from patchwright.evaluation.report import EvaluationReport, build_report
 from patchwright.evaluation.report_files import summarize_as_json, summarize_in_text, write_reports
 from patchwright.evaluation.results import AttemptResult, EvaluationPlan, ResultDirectory, read_report_inputs
 from patchwright.evaluation.runner import Evaluation, Observer
-from patchwright.evaluation.variants import Variant, build_variants
+from patchwright.evaluation.variants import Variant, apply_variant, build_variants
+from patchwright.evaluation.worker_jobs import check_shareable
+from patchwright.evaluation.worker_queue import WorkerEvaluation, open_worker_queue
 from patchwright.resolver.domain import Repo
 from patchwright.resolver.errors import UsageError
 from patchwright.resolver.git.workspaces import WorkspaceFactory
 from patchwright.resolver.run.dependencies import RunDependencies
 from patchwright.resolver.run_log import FileLogStore
-from patchwright.resolver.settings.model_settings import ModelSettings, Price
-from patchwright.resolver.settings.settings import Settings, build_settings
+from patchwright.resolver.settings.settings import Settings
 from patchwright.runtime import VERSION
 
 
@@ -70,9 +69,12 @@ async def evaluate(options: argparse.Namespace, directory: ResultDirectory) -> E
     """Makes all attempts that have no result yet, and writes the report."""
     _check_numbers(options)
     variants = build_variants(options.model or [_configured_model(options)], options.vary or ())
+    if options.on_workers:
+        _check_worker_options(options, variants)
     models = tuple(variant.name for variant in variants)
     plan = _build_plan(options, models, directory.read_plan())
     instances = await _load_instances(options, directory, plan)
+    instances = tuple(each.model_copy(update={"evaluation": plan.evaluation_id}) for each in instances)
     directory.write_plan(plan)
     print_stderr(f"{len(instances)} instances, results in {directory.path}")
     _, _, earlier_attempts = read_report_inputs(directory.path)
@@ -87,12 +89,15 @@ async def evaluate(options: argparse.Namespace, directory: ResultDirectory) -> E
     )
     try:
         for variant in variants:
+            if plan.evaluation_id:
+                await _evaluate_on_workers(options, variant, instances, directory, budget, observer)
+                continue
             async with _open_model(variant, instances, options, directory) as deps:
                 await Evaluation(
                     instances=instances,
                     model=variant.name,
-                    attempts=options.attempts,
-                    workers=options.workers,
+                    attempts=range(1, options.attempts + 1),
+                    workers=options.workers or 1,
                     directory=directory,
                     deps=deps,
                     budget=budget,
@@ -103,6 +108,30 @@ async def evaluate(options: argparse.Namespace, directory: ResultDirectory) -> E
     finally:
         display.close()
     return _write_report(options, directory, models, {instance.id for instance in instances})
+
+
+async def _evaluate_on_workers(
+    options: argparse.Namespace,
+    variant: Variant,
+    instances: tuple[Instance, ...],
+    directory: ResultDirectory,
+    budget: Budget,
+    observer: Observer,
+) -> None:
+    plan, url = directory.read_plan(), load_settings(_with_model(options, None)).redis_url
+    assert plan is not None
+    async with open_worker_queue(url, directory.runs, print_stderr) as queue:
+        await WorkerEvaluation(
+            instances=instances,
+            variant=variant,
+            attempts=options.attempts,
+            at_a_time=options.workers or max(1, len(instances)),
+            plan=plan,
+            directory=directory,
+            queue=queue,
+            budget=budget,
+            observer=observer,
+        ).run()
 
 
 def _write_report(
@@ -124,11 +153,20 @@ def _write_report(
 
 def _check_numbers(options: argparse.Namespace) -> None:
     for name in ("workers", "attempts"):
-        if getattr(options, name) < 1:
+        if (number := getattr(options, name)) is not None and number < 1:
             raise UsageError(f"--{name} must be at least 1")
     if options.limit is not None and options.limit < 1:
         raise UsageError("--limit must be at least 1")
     _parse_date(options.since)
+
+
+def _check_worker_options(options: argparse.Namespace, variants: Sequence[Variant]) -> None:
+    for name in ("model_base_url", "agent", "image"):
+        if getattr(options, name) is not None:
+            option = SETTINGS_OPTIONS[name]
+            raise UsageError(f"--{option} does not reach workers. Set it in the settings of the workers")
+    for variant in variants:
+        check_shareable(variant)
 
 
 def _parse_date(text: str | None) -> datetime | None:
@@ -179,9 +217,15 @@ def _build_plan(
         timeout=settings.timeout,
         file_hints=options.file_hints,
         writes_tests=options.write_tests,
+        evaluation_id=stored.evaluation_id if stored else random_tokens.token_hex(4) * options.on_workers,
         version=VERSION,
         started_at=stored.started_at if stored else datetime.now(UTC),
     )
+    if stored and bool(stored.evaluation_id) != options.on_workers:
+        made = "on workers" if stored.evaluation_id else "without --on-workers"
+        raise UsageError(
+            f"The results in this directory were made {made}. Continue in the same way, or use another --out"
+        )
     if stored:
         for name in ("source", "sandbox", "max_usd", "max_steps", "timeout", "file_hints", "writes_tests"):
             if getattr(stored, name) != getattr(plan, name):
@@ -232,7 +276,7 @@ async def _open_model(
     model = variant.model
     if model in PRACTICE_KINDS:
         async with PracticeModel(model, instances) as practice:
-            settings = _add_practice_model(_load_variant(variant, options), model, practice.base_url)
+            settings = use_practice_model(_load_variant(variant, options), model, practice.base_url)
             async with _open_dependencies(settings, options, directory) as deps:
                 yield deps
         return
@@ -241,31 +285,7 @@ async def _open_model(
 
 
 def _load_variant(variant: Variant, options: argparse.Namespace) -> Settings:
-    settings = load_settings(_with_model(options, variant.model))
-    return settings.model_copy(update=_validate(dict(variant.settings))) if variant.settings else settings
-
-
-def _validate(values: dict[str, str]) -> dict[str, Any]:
-    """Returns the values with the types of their settings. Raises SettingsError."""
-    settings = build_settings({"data": Path(), **values}, {key: f"--vary {key}" for key in values})
-    return {key: getattr(settings, key) for key in values}
-
-
-def _add_practice_model(settings: Settings, model: str, base_url: str) -> Settings:
-    """Returns the settings with this model and no other one, so that nothing is paid."""
-    defaults = {name: field.get_default() for name, field in ModelSettings.model_fields.items()}
-    prices = {f"openai/{model}": Price(input=Decimal(0), output=Decimal(0))}
-    return settings.model_copy(
-        update=defaults
-        | {
-            "model": f"openai/{model}",
-            "model_base_url": base_url,
-            "model_api_key": SecretStr(random_tokens.token_hex(16)),
-            "model_prices": prices,
-            "max_repairs": 0,
-            "sandbox_features": (),
-        }
-    )
+    return apply_variant(load_settings(_with_model(options, variant.model)), variant)
 
 
 @asynccontextmanager

@@ -42,6 +42,8 @@ class Instance(FrozenModel):
     """URLs of the images that belong to the issue. No other URL in the issue is downloaded."""
     created_at: datetime | None = None
     """When the issue was reported or fixed, so that a report can leave out what a model may have seen."""
+    evaluation: str = Field(default="", pattern=r"^[0-9a-f]*$")
+    """Begins the names of the runs if workers make the attempts, because evaluations may share workers."""
 
     @property
     def issue(self) -> Issue:
@@ -69,6 +71,7 @@ class Instance(FrozenModel):
     def run_id(self, model: str, attempt: int) -> JobId:
         """Returns the name of the run. It is the same in each process, so that a killed run is continued."""
         name = f"{sanitize_name(self.id)}-{sanitize_name(model)}-{attempt}"
+        name = f"{self.evaluation}-{name}" if self.evaluation else name
         if len(name) > MAX_RUN_ID:
             name = f"{name[: MAX_RUN_ID - 9]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
         return JobId(name)

@@ -4,11 +4,17 @@
 must resolve none.
 """
 
+import secrets as random_tokens
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any, Literal
+
+from pydantic import SecretStr
 
 from patchwright.demo.recorded_model import RecordedModel, RecordedTurn
 from patchwright.evaluation.instances import Instance
+from patchwright.resolver.settings.model_settings import ModelSettings, Price
+from patchwright.resolver.settings.settings import Settings
 from patchwright.resolver.tool_actions.control_actions import Finish
 from patchwright.runtime.actions import RunShell
 
@@ -33,6 +39,23 @@ class PracticeModel(RecordedModel):
     def select_turns(self, messages: Sequence[Mapping[str, Any]]) -> Sequence[RecordedTurn]:
         prompt = str([message.get("content") for message in messages if message["role"] == "user"])
         return next((turns for title, turns in self._by_problem.items() if str([title])[2:-2] in prompt), ())
+
+
+def use_practice_model(settings: Settings, model: str, base_url: str) -> Settings:
+    """Returns the settings with this model and no other one, so that nothing is paid."""
+    defaults = {name: field.get_default() for name, field in ModelSettings.model_fields.items()}
+    prices = {f"openai/{model}": Price(input=Decimal(0), output=Decimal(0))}
+    return settings.model_copy(
+        update=defaults
+        | {
+            "model": f"openai/{model}",
+            "model_base_url": base_url,
+            "model_api_key": SecretStr(random_tokens.token_hex(16)),
+            "model_prices": prices,
+            "max_repairs": 0,
+            "sandbox_features": (),
+        }
+    )
 
 
 def _build_turns(kind: PracticeKind, instance: Instance) -> tuple[RecordedTurn, ...]:

@@ -52,6 +52,8 @@ class EvaluationPlan(FrozenModel):
     """Whether the task is to write tests that show the bug, as in SWT-bench."""
     examples: int = 0
     """Number of solved examples in the prompt (0-shot)."""
+    evaluation_id: str = ""
+    """Begins the names of the runs and jobs if workers make the attempts; empty if this process makes them."""
     version: str
     started_at: datetime
 
@@ -100,12 +102,16 @@ class ResultDirectory:
         self.repositories = path / "repositories"
         self.checkouts = path / "checkouts"
 
+    def create(self) -> None:
+        """Creates the directories. Raises OSError."""
+        for directory in (self.path, self.runs, self.repositories, self.checkouts):
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """Holds the directory for this process. Raises UsageError if another process evaluates in it."""
         try:
-            for directory in (self.path, self.runs, self.repositories, self.checkouts):
-                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.create()
             with (self.path / "lock").open("w") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 yield

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -15,7 +15,8 @@ from patchwright.evaluation.hidden_tests import HiddenTests
 from patchwright.evaluation.instances import Instance
 from patchwright.evaluation.official_images import use_official_image
 from patchwright.evaluation.results import AttemptResult, ResultDirectory
-from patchwright.resolver.errors import ModelAccessDenied, ResolverError, SettingsError
+from patchwright.resolver.domain import Usage
+from patchwright.resolver.errors import LogLocked, ModelAccessDenied, ResolverError, SettingsError
 from patchwright.resolver.run.dependencies import RunDependencies
 from patchwright.runtime.errors import SandboxError
 
@@ -40,7 +41,8 @@ class Evaluation:
 
     instances: tuple[Instance, ...]
     model: str
-    attempts: int
+    attempts: Sequence[int]
+    """Numbers of the attempts, from 1."""
     workers: int
     directory: ResultDirectory
     deps: RunDependencies
@@ -51,27 +53,14 @@ class Evaluation:
 
     async def run(self) -> None:
         """Makes all attempts that have no result yet. Raises ModelAccessDenied and SettingsError, because then no
-        other attempt can succeed.
+        other attempt can succeed. Raises LogLocked if another process makes one of the attempts.
         """
-        gate = asyncio.Semaphore(self.workers)
-
-        async def work(instance: Instance) -> None:
-            async with gate:
-                await self._evaluate(instance)
-                self.observer.on_end(instance)
-
-        tasks = [asyncio.create_task(work(instance)) for instance in self.instances]
-        try:
-            await asyncio.gather(*tasks)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await evaluate_each(self.instances, self.workers, self._evaluate, self.observer)
 
     async def _evaluate(self, instance: Instance) -> None:
         tasks = [
             AttemptTask(instance, self.model, number, self.gives_file_hints, self.writes_tests)
-            for number in range(1, self.attempts + 1)
+            for number in self.attempts
         ]
         control = self.directory.read_control(instance.id)
         open_tasks = []
@@ -107,7 +96,7 @@ class Evaluation:
                 self.observer.on_control(control)
                 if not control.problem:
                     await self._make_attempts(open_tasks, tests, control, checkout, deps)
-        except (ModelAccessDenied, SettingsError):
+        except (ModelAccessDenied, SettingsError, LogLocked):
             raise
         except (ResolverError, SandboxError) as exc:
             logger.warning("instance not evaluated", extra={"instance": instance.id, "error": str(exc)[:500]})
@@ -131,11 +120,10 @@ class Evaluation:
             before = read_usage(task.run, self.deps).usd
             try:
                 result = await make_attempt(task, tests, control, checkout, deps)
-            except (ModelAccessDenied, SettingsError):
+            except (ModelAccessDenied, SettingsError, LogLocked):
                 raise
             except (ResolverError, SandboxError) as exc:
-                usage = read_usage(task.run, self.deps)
-                result = _failed_attempt(task, str(exc)).model_copy(update={"usage": usage})
+                result = fail_attempt(task, str(exc), read_usage(task.run, self.deps))
             finally:
                 await self.budget.settle(limit, read_usage(task.run, self.deps).usd - before)
             if result.failure != "model":  # The next call of the command continues a run that had an error.
@@ -143,7 +131,31 @@ class Evaluation:
             self.observer.on_attempt(result)
 
 
-def _failed_attempt(task: AttemptTask, error: str) -> AttemptResult:
+async def evaluate_each(
+    instances: Sequence[Instance],
+    at_a_time: int,
+    evaluate: Callable[[Instance], Awaitable[None]],
+    observer: Observer,
+) -> None:
+    """Evaluates the instances, this many at a time. After an error, the others are canceled."""
+    gate = asyncio.Semaphore(at_a_time)
+
+    async def work(instance: Instance) -> None:
+        async with gate:
+            await evaluate(instance)
+            observer.on_end(instance)
+
+    tasks = [asyncio.create_task(work(instance)) for instance in instances]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def fail_attempt(task: AttemptTask, error: str, usage: Usage) -> AttemptResult:
+    """Returns the result of an attempt that an error ended. The next call of the command continues it."""
     return AttemptResult(
         instance=task.instance.id,
         repo=task.instance.repo,
@@ -152,5 +164,6 @@ def _failed_attempt(task: AttemptTask, error: str) -> AttemptResult:
         attempt=task.number,
         run=task.run,
         failure="model",
+        usage=usage,
         error=error,
     )

@@ -2,9 +2,10 @@
 
 import itertools
 from collections.abc import Sequence
+from pathlib import Path
 
 from patchwright.resolver.errors import UsageError
-from patchwright.resolver.settings.settings import Settings
+from patchwright.resolver.settings.settings import Settings, build_settings
 from patchwright.runtime.frozen_model import FrozenModel
 
 
@@ -19,6 +20,14 @@ class Variant(FrozenModel):
     def name(self) -> str:
         """Name in the report, such as `anthropic/claude-sonnet-5 max_steps=50`."""
         return " ".join([self.model, *(f"{key}={value}" for key, value in self.settings)])
+
+
+def apply_variant(settings: Settings, variant: Variant) -> Settings:
+    """Returns the settings with the values of the variant. Raises SettingsError."""
+    values = dict(variant.settings)
+    checked = build_settings({"data": Path(), **values}, {key: f"--vary {key}" for key in values})
+    update = {key: getattr(checked, key) for key in values}
+    return settings.model_copy(update={**update, "model": variant.model})
 
 
 def build_variants(models: Sequence[str], varied: Sequence[str]) -> tuple[Variant, ...]:

@@ -70,6 +70,7 @@ class Job(FrozenModel):
     """Id of the bot's commit whose failed checks triggered this job. Empty if the job has another trigger."""
     label: str | None = None
     """Name of the label that triggered the job; None if a text triggered it."""
+    is_evaluation: bool = False  # True if the job is part of an evaluation, and has no thread.
     retry_of: RunId | None = None
     """Id of the run that a `retry` command names; None for the latest run of the thread."""
     expired_call: str = ""

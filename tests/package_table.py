@@ -155,8 +155,8 @@ PACKAGES = {
         "bot.triggers bot.reconcile bot.composition bot.commands"
     ),
     "bot.cli": (
-        "runtime resolver resolver.settings resolver.rendering sdk bot bot.terminal bot.observe bot.composition "
-        "bot.api bot.docker_proxy bot.commands bot.doctor bot.github_action"
+        "runtime resolver resolver.settings resolver.rendering resolver.run sdk bot bot.terminal bot.observe "
+        "bot.composition bot.api bot.docker_proxy bot.commands bot.doctor bot.github_action"
     ),
 }
 """Imports under TYPE_CHECKING and inside functions count, too. A permission that no import needs is removed."""

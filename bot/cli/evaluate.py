@@ -1,10 +1,16 @@
 """`patchwright evaluate` measures how many issues are resolved, and `patchwright tune` recommends a model."""
 
 import argparse
+from typing import TYPE_CHECKING
 
 from patchwright.bot.cli.options import add_settings_options
 from patchwright.bot.terminal.exit_codes import UNSUCCESSFUL
 from patchwright.bot.terminal.help_screens import Subparsers, add_command
+
+if TYPE_CHECKING:
+    from patchwright.bot.jobs import JobHandler, JobResult, Retry
+    from patchwright.resolver.domain import Job
+    from patchwright.resolver.run.dependencies import RunDependencies
 
 
 def add_evaluate(commands: Subparsers) -> None:
@@ -58,7 +64,15 @@ def _add_options(command: argparse.ArgumentParser) -> None:
         help="only instances since this day (YYYY-MM-DD), which a model cannot know",
     )
     command.add_argument(
-        "--workers", type=int, default=1, metavar="N", help="instances at a time (default 1)"
+        "--workers",
+        type=int,
+        metavar="N",
+        help="instances at a time (default 1; with --on-workers: all)",
+    )
+    command.add_argument(
+        "--on-workers",
+        action="store_true",
+        help="let the workers of the Redis at REDIS_URL make the attempts (`patchwright work`)",
     )
     command.add_argument(
         "--attempts", type=int, default=1, metavar="K", help="attempts per instance (default 1)"
@@ -81,6 +95,17 @@ def _add_options(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--quiet", "-q", action="store_true", help="print no progress")
     add_settings_options(command, "print only the results, as one JSON object", has_several_models=True)
+
+
+def build_evaluator(deps: "RunDependencies") -> "JobHandler":
+    """Returns what runs the jobs of evaluations in a worker."""
+
+    async def evaluate(job: "Job", tries: int) -> "JobResult | Retry":
+        from patchwright.evaluation.worker_jobs import EvaluationJobs
+
+        return await EvaluationJobs(deps).run(job, tries)
+
+    return evaluate
 
 
 async def run(options: argparse.Namespace) -> int:

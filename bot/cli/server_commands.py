@@ -90,7 +90,8 @@ async def work(options: argparse.Namespace) -> int:
     from patchwright.bot.terminal.output import print_stderr
 
     settings = load_server_settings(options)  # first, so that an invalid setting is reported at once
+    from patchwright.bot.cli.evaluate import build_evaluator
     from patchwright.bot.composition.worker_root import start_worker
 
-    interrupted = await start_worker(settings, print_stderr, exclusive=options.exclusive)
+    interrupted = await start_worker(settings, print_stderr, build_evaluator, exclusive=options.exclusive)
     return INTERRUPTED if interrupted else 0

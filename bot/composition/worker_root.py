@@ -16,7 +16,7 @@ from patchwright.bot.github.forge import GitHubForge
 from patchwright.bot.github.start_labels import StartLabels
 from patchwright.bot.github.write_check import with_write_check
 from patchwright.bot.job_runner import JobResolver
-from patchwright.bot.jobs import Failed, JobResult
+from patchwright.bot.jobs import Failed, JobHandler, JobResult
 from patchwright.bot.observe.archive import Archive, Archiver, open_archive
 from patchwright.bot.observe.run_index import (
     index_result,
@@ -56,9 +56,15 @@ from patchwright.resolver.settings.settings import Settings
 from patchwright.runtime.docker.reaper import sweep_periodically
 
 
-async def start_worker(settings: Settings, notify: Callable[[str], object], *, exclusive: bool) -> bool:
+async def start_worker(
+    settings: Settings,
+    notify: Callable[[str], object],
+    build_evaluator: Callable[[RunDependencies], JobHandler],
+    *,
+    exclusive: bool,
+) -> bool:
     """Processes jobs from the configured Redis until a stop signal. Returns True if the signal was Ctrl-C.
-    `exclusive` means that no other worker uses this Redis.
+    `build_evaluator` returns what runs the jobs of evaluations. `exclusive` means that no other worker uses this Redis.
     """
     redis_url = require_redis_url(settings)
     async with contextlib.AsyncExitStack() as stack:
@@ -89,7 +95,7 @@ async def start_worker(settings: Settings, notify: Callable[[str], object], *, e
                 worker.build_resolver(),
                 worker.report_failure,
                 worker.build_github(),
-                WorkerHooks(prepare=worker.prepare, watcher=watcher, on_result=worker.record_result),
+                WorkerHooks(worker.prepare, watcher, worker.record_result, build_evaluator(deps)),
                 exclusive=exclusive,
             )
         await preloading

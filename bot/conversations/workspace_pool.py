@@ -90,7 +90,9 @@ class WorkspacePool:
 
         async def save_patch(patch: Patch) -> None:
             current = await self._records.get_workspace(id)
-            if current is not None and current.server == self._server:  # Otherwise, another process has taken over.
+            if (
+                current is not None and current.server == self._server
+            ):  # Otherwise, another process has taken over.
                 await self._records.save_workspace(current.model_copy(update={"patch": patch}))
 
         workspace = ServerWorkspace(record, self._build_sandboxes(record.spec), save_patch)

@@ -91,6 +91,8 @@ class WorkerHooks:
     watcher: Watcher | None = None
     """Runs at the same time as the jobs, and finds events that no delivery reported."""
     on_result: ResultListener | None = None
+    evaluate: JobHandler | None = None
+    """Runs the jobs of evaluations, which have no thread and no part in daily limits and metrics."""
 
 
 NO_HOOKS = WorkerHooks()
@@ -117,7 +119,7 @@ async def run_worker(
         if hooks.prepare is not None:
             await hooks.prepare()
         announce(f"{WORKER_READY_PREFIX} as {worker.name}")
-        await worker.run_jobs(resolve, report_failure, hooks.on_result)
+        await worker.run_jobs(resolve, report_failure, hooks)
 
     with catch_stop_signals(announce, SHUTDOWN_SECONDS) as stop_signal:
         tasks: list[asyncio.Future[Any]] = [
@@ -186,7 +188,7 @@ class _Worker:
         )
 
     async def run_jobs(
-        self, resolve: JobResolver, report_failure: FailureReporter, on_result: ResultListener | None
+        self, resolve: JobResolver, report_failure: FailureReporter, hooks: WorkerHooks
     ) -> None:
         """Runs jobs until canceled."""
         runner = JobRunner(
@@ -194,7 +196,11 @@ class _Worker:
             report_failure,
             get_record=self._queue.get_record,
         )
-        handler = _with_result_logging(runner.run, on_result)
+        handle = _with_result_logging(runner.run, hooks.on_result)
+
+        async def handler(job: Job, tries: int) -> JobResult | Retry:
+            return await (hooks.evaluate if hooks.evaluate and job.is_evaluation else handle)(job, tries)
+
         async with asyncio.TaskGroup() as group:
             group.create_task(self._heartbeats.keep_beating(self.name))
             group.create_task(self._queue.process_jobs(handler, self._queue_notices.post_unreadable))
