@@ -32,7 +32,7 @@ from patchwright.runtime.frozen_model import FrozenModel
 
 KEPT_SECONDS = 30 * 24 * 3600  # how long Redis keeps a task or a result that nobody collects
 REDIS_RETRY_SECONDS = 5.0
-# No address, key, path, or program: whoever can write to Redis must not be able to choose those of a worker.
+# No address, key, path, or program: a client that can write to Redis must not choose those of a worker.
 VARIABLE_SETTINGS = frozenset(
     "max_steps max_usd timeout max_tokens test_timeout max_repairs max_attempts max_context_tokens "
     "max_browsing_steps max_subagent_steps planning_interval patch_review demonstration reasoning_effort "

@@ -83,7 +83,7 @@ class Deployment:
     async def start(self, name: str, *, continues: bool = True) -> ConversationService:
         """Returns the conversations of a new process. If `continues`, it looks for the work of killed processes."""
         records = ConversationRecords(self.url)
-        logs = SharedLogStore(FileLogStore(self.place / name), self.url, is_archived=False)
+        logs = SharedLogStore(FileLogStore(self.place / name), self.url, read_archived=None)
         sandboxes = LocalSandboxes(self.place, os.environ)
         service = ConversationService(records, logs, lambda spec: sandboxes, ClearText())
         for store in (records, logs, service):

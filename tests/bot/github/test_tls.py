@@ -3,8 +3,6 @@
 import os
 from pathlib import Path
 
-import pytest
-
 from patchwright.bot.github.tls import create_ssl_context
 from tests.conftest import AUTHORITY
 
@@ -17,11 +15,3 @@ def test_clients_share_a_context_until_the_file_with_authorities_changes(tmp_pat
     assert create_ssl_context(None) is not first
     os.utime(bundle, ns=(1, 1))
     assert create_ssl_context(bundle) is not first
-
-
-def test_another_file_of_the_system_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    empty = tmp_path / "other.pem"
-    empty.write_bytes(AUTHORITY.read_bytes() * 2)
-    first = create_ssl_context(None)
-    monkeypatch.setenv("SSL_CERT_FILE", str(empty))
-    assert create_ssl_context(None) is not first
