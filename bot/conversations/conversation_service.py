@@ -23,7 +23,7 @@ from patchwright.bot.errors import Conflict, QueueDown, Unavailable
 from patchwright.bot.redis.conversation_records import ConversationRecords
 from patchwright.resolver.domain import JobId, Patch, RunId
 from patchwright.resolver.errors import LogError, LogLocked, ResolverError, UsageError
-from patchwright.resolver.events import Message, Trajectory
+from patchwright.resolver.events import Message, SubagentSpawned, Trajectory
 from patchwright.resolver.run_log import LogStore
 from patchwright.runtime.errors import SandboxError
 from patchwright.runtime.sandbox import Sandboxes
@@ -38,6 +38,13 @@ MAX_OPEN_WORKSPACES = 16
 """Containers of one server. If there are more, the one that was not used for the longest time is closed."""
 MAX_RUNNING = 8
 """Agents that work on one server at the same time."""
+
+
+class ConversationLogs(LogStore, Protocol):
+    """Stores the logs of conversations."""
+
+    def delete(self, run: RunId) -> None:
+        """Deletes what this machine has stored of a log. Blocks."""
 
 
 class Cipher(Protocol):
@@ -62,7 +69,7 @@ class ConversationService:
     def __init__(
         self,
         records: ConversationRecords,
-        logs: LogStore,
+        logs: ConversationLogs,
         build_sandboxes: Callable[[WorkspaceSpec], Sandboxes],
         cipher: Cipher,
     ) -> None:
@@ -137,7 +144,7 @@ class ConversationService:
     async def _is_busy_elsewhere(self, workspace: str) -> bool:
         conversations = await self.records.list_conversations()
         busy = [
-            await self.records.has_writer(record.id)
+            await self.records.has_writer(record.log)
             for record in conversations
             if record.workspace == workspace and record.id not in self._tasks
         ]
@@ -168,7 +175,8 @@ class ConversationService:
         """
         text = agent.model_dump_json(context=EXPOSE_SECRETS)
         record = ConversationRecord(
-            id=id or f"conversation-{secrets.token_hex(8)}",
+            id=(name := id or f"conversation-{secrets.token_hex(8)}"),
+            log=RunId(f"{name}.{secrets.token_hex(8)}"),
             workspace=workspace,
             agent=self._cipher.encrypt(text.encode()),
             created_at=datetime.now(UTC),
@@ -190,8 +198,8 @@ class ConversationService:
         return existing, is_new
 
     async def get_state(self, record: ConversationRecord) -> ConversationState:
-        is_running = record.id in self._tasks or await self.records.has_writer(record.id)
-        state = build_state(record.id, await self._read_log(record.id), is_running=is_running)
+        is_running = record.id in self._tasks or await self.records.has_writer(record.log)
+        state = build_state(record.id, await self._read_log(record.log), is_running=is_running)
         changes: dict[str, str] = {"workspace": record.workspace}
         if not is_running and (problem := self._problems.get(record.id)):
             changes |= {"status": "error", "detail": problem}
@@ -199,29 +207,38 @@ class ConversationService:
             changes |= {"status": "idle", "detail": "Call run."}
         return state.model_copy(update=changes)
 
-    async def list_entries(self, id: str, after: int) -> list[str]:
+    async def list_entries(self, log: RunId, after: int) -> list[str]:
         """Returns the entries of the log as JSON, without the first `after` ones."""
-        return [entry.model_dump_json() for entry in (await self._read_log(id)).entries[after:]]
+        return [entry.model_dump_json() for entry in (await self._read_log(log)).entries[after:]]
 
-    def follow(self, id: str, after: int) -> AbstractAsyncContextManager[AsyncIterator[str]]:
+    def follow(self, log: RunId, after: int) -> AbstractAsyncContextManager[AsyncIterator[str]]:
         """Yields the entries of the log as JSON, past and future ones."""
-        return self._feeds.follow(id, after)
+        return self._feeds.follow(log, after)
 
     async def send(self, id: str, text: str) -> None:
         """Stores a message. A working agent reads it before its next step; otherwise, `run` starts the work."""
         message = Message(text=text, source="comment", trigger_id=JobId(f"message-{secrets.token_hex(8)}"))
+        await self._add_message(id, message)
+
+    async def _add_message(self, id: str, message: Message) -> None:
         if not await self.records.add_message(id, message):
             raise Unavailable("Too many messages wait for the agent. Start it, or wait.")
 
     async def decide(
-        self, id: str, code: str, *, approved: bool, all_like_this: bool = False, reason: str = ""
+        self,
+        record: ConversationRecord,
+        code: str,
+        *,
+        approved: bool,
+        all_like_this: bool = False,
+        reason: str = "",
     ) -> None:
         """Stores a decision about the call with this code, which waits for approval; `run` continues the work. Raises
         Conflict if this call does not wait.
         """
         try:
             message = build_decision(
-                await self._read_log(id),
+                await self._read_log(record.log),
                 approved=approved,
                 all_like_this=all_like_this,
                 reason=reason,
@@ -229,8 +246,7 @@ class ConversationService:
             )
         except UsageError as exc:
             raise Conflict(str(exc)) from exc
-        if not await self.records.add_message(id, message):
-            raise Unavailable("Too many messages wait for the agent. Start it, or wait.")
+        await self._add_message(record.id, message)
 
     async def run(self, record: ConversationRecord) -> None:
         """Starts the agent. Does nothing if it works already. If its server was killed, the work begins when the lease
@@ -239,7 +255,7 @@ class ConversationService:
         """
         if record.id in self._tasks:
             return
-        if not await self.records.list_messages(record.id) and not (await self._read_log(record.id)).entries:
+        if not await self.records.list_messages(record.id) and not (await self._read_log(record.log)).entries:
             raise Conflict("There is no message yet. Send one first.")
         if len(self._tasks) >= MAX_RUNNING:
             raise Unavailable(f"{MAX_RUNNING} agents are working on this server. Try again later.")
@@ -251,11 +267,17 @@ class ConversationService:
         """Lets the agent stop before its next step, on whichever server it works."""
         await self.records.request_pause(id)
 
-    async def delete(self, id: str) -> None:
+    async def delete(self, record: ConversationRecord) -> None:
         """Deletes the conversation with its log. Raises Conflict while the agent works."""
-        if id in self._tasks or await self.records.has_writer(id):
+        if record.id in self._tasks or await self.records.has_writer(record.log):
             raise Conflict("The agent is working. Pause it first.")
-        await self.records.delete_conversation(id)
+        events = await self._read_log(record.log)
+        logs = (record.log, *(event.run for event in events if isinstance(event, SubagentSpawned)))
+        await self.records.delete_conversation(record.id, logs)
+        self._runners.pop(record.id, None)
+        self._problems.pop(record.id, None)
+        for log in logs:
+            await asyncio.to_thread(self._logs.delete, log)
 
     async def close(self) -> None:
         """Stops all agents where they are, and removes the containers. Their conversations can be continued."""
@@ -273,13 +295,13 @@ class ConversationService:
             if workspace_record is None:
                 raise Conflict("The workspace of this conversation was deleted.")
             async with (
-                self._logs.open(RunId(record.id)) as log,
+                self._logs.open(record.log) as log,
                 self.use_workspace(workspace_record) as workspace,
             ):
                 runner = self._runners.get(record.id)
                 if runner is None:
                     runner = ServerRunner(
-                        record.id, self._read_agent(record), workspace, log, self._logs, self.records
+                        record, self._read_agent(record), workspace, log, self._logs, self.records
                     )
                     self._runners[record.id] = runner
                 runner.log = log
@@ -298,8 +320,8 @@ class ConversationService:
             raise Conflict("The agent was stored with another credentials key (PATCHWRIGHT_CREDENTIALS_KEY).")
         return BaseAgent.model_validate_json(plain)
 
-    async def _read_log(self, id: str) -> Trajectory:
+    async def _read_log(self, log: RunId) -> Trajectory:
         try:
-            return await asyncio.to_thread(self._logs.read, RunId(id))
+            return await asyncio.to_thread(self._logs.read, log)
         except LogError:
             return Trajectory()

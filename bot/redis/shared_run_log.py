@@ -36,7 +36,7 @@ UNARCHIVED_KEY = "patchwright:unarchived"
 
 # Appends lines to a stream. Returns the length of the stream, -1 if another writer holds the lease, or -2 if
 # nobody holds the lease. KEYS: lease, stream, unarchived. ARGV: token, lease in ms, number of the first line,
-# run, lines.
+# run ("" if it is not archived), lines.
 _APPEND_SCRIPT = """
 local holder = redis.call('get', KEYS[1])
 if not holder then return -2 end
@@ -45,7 +45,7 @@ redis.call('pexpire', KEYS[1], ARGV[2])
 local there = redis.call('xlen', KEYS[2])
 if there == tonumber(ARGV[3]) then
   for number = 5, #ARGV do redis.call('xadd', KEYS[2], '*', 'entry', ARGV[number]) end
-  if #ARGV > 4 then
+  if #ARGV > 4 and ARGV[4] ~= '' then
     redis.call('persist', KEYS[2])
     redis.call('zadd', KEYS[3], redis.call('time')[1], ARGV[4])
   end
@@ -80,15 +80,18 @@ class SharedLogStore:
         lease_seconds: float = LEASE_SECONDS,
         lease_wait: float = LEASE_WAIT_SECONDS,
         archive_wait: float = ARCHIVE_WAIT_SECONDS,
+        is_archived: bool = True,
     ) -> None:
         """All durations are in seconds. `read_archived` reads a run from the archive. This function blocks, and
-        raises LogError if the archive does not contain the run.
+        raises LogError if the archive does not contain the run. If `is_archived` is False, the runs stay in Redis
+        until they are deleted.
 
         Raises SettingsError if the Redis URL is invalid.
         """
         self._files = files
         self._read_archived = read_archived
         self._archive_wait = archive_wait
+        self._is_archived = is_archived
         self._redis: Redis = redis_client(url)
         self._blocking_redis = blocking_client(url)
         self._lease_seconds = lease_seconds
@@ -98,7 +101,7 @@ class SharedLogStore:
     async def open(self, run: RunId, listeners: Sequence[Listener] = ()) -> AsyncIterator["SharedRunLog"]:
         self._files.run_directory(run)  # rejects an invalid run id before the id becomes part of a key
         async with self._files.open(run, listeners) as file:
-            shared = SharedRunLog(file, run, self._redis, self._lease_seconds)
+            shared = SharedRunLog(file, run, self._redis, self._lease_seconds, is_archived=self._is_archived)
             await shared.acquire(self._lease_wait, self._read_archived, self._archive_wait)
             renewal = asyncio.create_task(shared.keep_renewing())
             try:
@@ -131,6 +134,10 @@ class SharedLogStore:
             return self._read_archived(run)
         except LogError:
             raise local from None
+
+    def delete(self, run: RunId) -> None:
+        """Deletes the log on the local disk. Blocks."""
+        self._files.delete(run)
 
     async def list_idle(self, seconds: float, limit: int) -> tuple[RunId, ...]:
         """Returns at most `limit` idle runs that are not archived, oldest first. A run is idle if it has no
@@ -180,9 +187,12 @@ class SharedLogStore:
 class SharedRunLog:
     """The log of one run. Only one process of the deployment can write to this log at a time."""
 
-    def __init__(self, file: FileRunLog, run: RunId, redis: Redis, lease_seconds: float) -> None:
+    def __init__(
+        self, file: FileRunLog, run: RunId, redis: Redis, lease_seconds: float, *, is_archived: bool = True
+    ) -> None:
         self._file = file
         self._run = run
+        self._archived_as = run if is_archived else ""
         self._redis = redis
         self._lease_ms = round(lease_seconds * 1000)
         self._token = secrets.token_hex(16)
@@ -278,7 +288,7 @@ class SharedRunLog:
         """Writes missing lines to the stream. Returns the result of `_APPEND_SCRIPT`."""
         entries = self._file.trajectory.entries[self._stream_length :]
         lines = [entry.model_dump_json().encode() for entry in entries]
-        arguments: list[Any] = [self._token, self._lease_ms, self._stream_length, self._run, *lines]
+        arguments: list[Any] = [self._token, self._lease_ms, self._stream_length, self._archived_as, *lines]
         with redis_errors():
             return int(
                 await cast(
