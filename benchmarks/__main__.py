@@ -10,8 +10,17 @@ from pathlib import Path
 
 from benchmarks.measure import RESULTS, Result, table
 
-LONG = ("deliveries", "kills", "many", "reaction", "real_fixes", "server_section")
-NOT_MEASURES = ("__init__", "__main__", "endpoint", "killer", "measure")
+LONG = (
+    "conversation_kills",
+    "conversations",
+    "deliveries",
+    "kills",
+    "many",
+    "reaction",
+    "real_fixes",
+    "server_section",
+)
+NOT_MEASURES = ("__init__", "__main__", "conversation_server", "endpoint", "killer", "measure", "openhands")
 
 
 def main(names: list[str]) -> int:

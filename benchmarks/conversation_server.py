@@ -23,6 +23,7 @@ import httpx
 import uvloop
 from websockets.asyncio.client import connect
 
+from patchwright.bot.http_server import open_listener
 from patchwright.demo.recorded_model import RecordedModel
 
 ROOT = Path(__file__).parents[1]
@@ -63,8 +64,15 @@ class Server:
         )
 
 
+def free_port() -> int:
+    """Returns a port on which nobody listens."""
+    with open_listener("127.0.0.1", 0) as listener:
+        return int(listener.getsockname()[1])
+
+
 @contextlib.contextmanager
-def _stopped(process: subprocess.Popen[str]) -> Iterator[None]:
+def stopped(process: subprocess.Popen[str]) -> Iterator[None]:
+    """Stops the process at the end of the block."""
     try:
         yield
     finally:
@@ -102,7 +110,7 @@ async def start(command: tuple[str, ...], environment: Mapping[str, str]) -> Asy
         command, env=environment, stdout=subprocess.PIPE, text=True, cwd=ROOT
     )
     assert process.stdout is not None
-    with _stopped(process):
+    with stopped(process):
         for line in process.stdout:
             if found := re.search(r"http://[\w.:]+", line):
                 break

@@ -3,7 +3,8 @@
 The server is `patchwright serve` with its HTTP API, on a Redis of its own. Each of 500 conversations gets a message,
 runs until its agent has answered (a recorded model, one container for all), and waits for the next message with a
 WebSocket open. `conversations_idle` and `conversations_idle_watched` are the memory of each in the server's process,
-without and with the WebSocket, after ten others have loaded what all need.
+without and with the WebSocket, after ten others have loaded what all need. `conversations_server_memory` is the server
+before the first conversation, after a first request to the API.
 
 Then another process writes to a conversation's log, as an agent on another server does. 50 WebSockets receive 25 events
 per second: the time is from the event's timestamp, before it is written to disk and to Redis, until a watcher has it.
@@ -41,6 +42,7 @@ from benchmarks.conversation_server import (
     start,
 )
 from benchmarks.measure import Result, report
+from benchmarks.openhands import find_openhands_python, serve_openhands
 from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.bot.redis.shared_run_log import SharedLogStore
 from patchwright.demo.recorded_model import RecordedModel, RecordedTurn
@@ -98,19 +100,30 @@ async def _measure() -> list[Result]:
     with tempfile.TemporaryDirectory(dir="/tmp") as name:
         directory = Path(name)
         async with run_embedded_redis(directory) as redis, serve(directory, redis) as server:
+            async with server.client() as client:
+                await client.get("/conversations")
+            memory = server.kilobytes / 1000
             idle, watched, state = await _open_conversations(server)
             ours = await _relay(server, redis, directory)
         async with start((sys.executable, "-c", FLOOR), {}) as bare:
             bare_watched = await _open_bare(bare)
             floor = await _relay_bare(bare)
 
+    peer = await _measure_openhands() if find_openhands_python() else {}
+
     def result(name: str, value: float, unit: str, floor: float | None, target: float | None) -> Result:
         least = None if floor is None else round(floor, 1)
         return Result(
-            name=f"conversations_{name}", value=round(value, 1), unit=unit, floor=least, target=target
+            name=f"conversations_{name}",
+            value=round(value, 1),
+            unit=unit,
+            floor=least,
+            target=target,
+            peers={"OpenHands": peer[name]} if name in peer else {},
         )
 
     return [
+        result("server_memory", memory, "MB", None, None),
         result("idle", idle, "kB", None, 200),
         result("idle_watched", watched, "kB", bare_watched, 200),
         result("idle_state", state, "ms", None, None),
@@ -212,6 +225,17 @@ async def burst(server: Server, url: str, write: Write) -> tuple[float, float]:
             await write()
         seconds = (await watchers.relayed()).seconds
         return BURST / seconds, 1000 * (server.cpu_seconds - before) / BURST
+
+
+async def _measure_openhands() -> dict[str, float]:
+    """Returns the figures of the server of OpenHands that ours are compared with."""
+    async with serve_openhands(find_openhands_python() or "") as peer:
+        waits = await even(peer.events, lambda: peer.write(TEXT), {})
+        return {
+            "server_memory": round(peer.megabytes, 1),
+            "event_p50": round(statistics.median(waits), 1),
+            "event_p99": round(p99(waits), 1),
+        }
 
 
 async def _open_bare(server: Server) -> float:

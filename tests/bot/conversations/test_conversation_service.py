@@ -1,24 +1,30 @@
 """The logs of conversations: apart from runs, kept until they are deleted, and gone afterwards."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from patchwright import LLM, default_agent
+from patchwright.bot.api.authentication import ApiDependencies
 from patchwright.bot.conversation_models import ConversationRecord
 from patchwright.bot.conversations.conversation_service import ConversationService
+from patchwright.bot.errors import QueueDown
 from patchwright.bot.observe.archive import Archiver
 from patchwright.bot.redis.connection import redis_client
 from patchwright.bot.redis.conversation_records import ConversationRecords
 from patchwright.bot.redis.shared_run_log import SharedLogStore
+from patchwright.bot.web.application import create_application
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.events import Message, SubagentSpawned
 from patchwright.resolver.run_log import FileLogStore
 
 pytestmark = pytest.mark.redis
 
+TOKEN = "an operator's own token"
 AGENT = default_agent(LLM(model="openai/m", api_key="sk-of-a-test"))
 
 
@@ -28,6 +34,11 @@ class Plain:
 
     def decrypt(self, token: str) -> bytes:
         return token.encode()
+
+
+class LostRedis(ConversationRecords):
+    async def read_entries(self, log: RunId, position: str, *, wait: bool) -> list[tuple[str, str]]:
+        raise QueueDown("Redis does not respond")
 
 
 @dataclass
@@ -91,6 +102,29 @@ async def test_a_conversation_with_the_name_of_a_run_does_not_touch_the_run(
         await server.service.delete(conversation)
     assert len(await runs.read_lines(run)) == 1
     await runs.close()
+
+
+async def test_a_watcher_who_left_while_redis_was_lost_causes_no_error(server: Server, url: str) -> None:
+    await server.create("c")
+    records = LostRedis(url)
+    service = ConversationService(records, server.logs, lambda spec: pytest.fail("no container"), Plain())
+    deps = ApiDependencies(None, None, None, TOKEN, service)  # type: ignore[arg-type]
+    headers = [(b"authorization", f"Bearer {TOKEN}".encode())]
+    scope = {"type": "websocket", "path": "/conversations/c/events", "headers": headers, "query_string": b""}
+    sent: list[str] = []
+
+    async def receive() -> Any:
+        return {"type": "websocket.connect"} if not sent else await asyncio.Future()
+
+    async def send(event: Any) -> None:
+        sent.append(event["type"])
+        if event["type"] == "websocket.close":
+            raise OSError("the connection is broken")
+
+    async with asyncio.timeout(20):
+        await create_application(deps)(scope, receive, send)
+    assert sent == ["websocket.accept", "websocket.close"]
+    await records.close()
 
 
 async def test_workers_do_not_archive_conversations(server: Server, url: str, tmp_path: Path) -> None:
