@@ -63,16 +63,16 @@ class Followed:
             await asyncio.sleep(0.2)
 
     def calls(self) -> tuple[set[str], set[str]]:
-        """Returns the texts of the commands that the model asked for, and of those that have succeeded."""
-        asked, succeeded = {}, set()
+        """Returns the texts of the commands that the model requested, and of those that have succeeded."""
+        requested, succeeded = {}, set()
         for entry in self.entries:
             event = entry["event"]
             for call in event.get("calls", ()):
                 if command := call["action"].get("command"):
-                    asked[call["id"]] = command.split()[1]
+                    requested[call["id"]] = command.split()[1]
             if event["kind"] == "tool_result" and event["observation"].get("exit_code") == 0:
-                succeeded.add(asked[event["call_id"]])
-        return set(asked.values()), succeeded
+                succeeded.add(requested[event["call_id"]])
+        return set(requested.values()), succeeded
 
     @property
     def lost_entries(self) -> int:
@@ -96,12 +96,12 @@ class Trial:
     seconds: float = 0.0
     """From the kill until everything had ended."""
 
-    def compare(self, name: str, tally: str, asked: set[str], succeeded: set[str]) -> None:
+    def compare(self, name: str, tally: str, requested: set[str], succeeded: set[str]) -> None:
         """Compares what the commands have written with the log."""
         written = Counter(tally.split())
         self.doubled += [f"{name}: {text}" for text, times in written.items() if times > 1]
         self.lost += [f"{name}: {text}" for text in succeeded - set(written)]
-        self.doubled += [f"{name}: {text} was not asked for" for text in set(written) - asked]
+        self.doubled += [f"{name}: {text} was not requested" for text in set(written) - requested]
 
 
 async def run_trial() -> Trial:

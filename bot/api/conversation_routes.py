@@ -201,7 +201,7 @@ async def follow_events(
             task.cancel()
         await asyncio.gather(*done, *pending, return_exceptions=True)
     if websocket.application_state is WebSocketState.CONNECTED and sending in done:
-        with contextlib.suppress(RuntimeError):  # The client has left meanwhile.
+        with contextlib.suppress(RuntimeError, WebSocketDisconnect):  # The client has left meanwhile.
             await websocket.close(1011, "The log cannot be read now. Connect again.")
 
 
