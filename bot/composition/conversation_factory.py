@@ -26,7 +26,7 @@ async def open_conversations(
     """Opens the conversations of a server. Conversations always work in Docker, whatever sandbox jobs use."""
     key = await asyncio.to_thread(find_or_create_key, settings.data, key_settings(settings))
     records = ConversationRecords(redis_url)
-    logs = SharedLogStore(FileLogStore(settings.data / "conversations"), redis_url, is_archived=False)
+    logs = SharedLogStore(FileLogStore(settings.data / "conversations"), redis_url, read_archived=None)
 
     def build_sandboxes(spec: WorkspaceSpec) -> DockerSandboxes:
         network = min(settings.network, spec.network, key=_NETWORKS.index)

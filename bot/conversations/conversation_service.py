@@ -23,7 +23,8 @@ from patchwright.bot.errors import Conflict, QueueDown, Unavailable
 from patchwright.bot.redis.conversation_records import ConversationRecords
 from patchwright.resolver.domain import JobId, Patch, RunId
 from patchwright.resolver.errors import LogError, LogLocked, ResolverError, UsageError
-from patchwright.resolver.events import Message, SubagentSpawned, Trajectory
+from patchwright.resolver.events import Message, Trajectory
+from patchwright.resolver.run_events import SubagentSpawned
 from patchwright.resolver.run_log import LogStore
 from patchwright.runtime.errors import SandboxError
 from patchwright.runtime.sandbox import Sandboxes

@@ -75,23 +75,22 @@ class SharedLogStore:
         self,
         files: FileLogStore,
         url: str,
-        read_archived: Callable[[RunId], Trajectory] = raise_no_archive,
+        read_archived: Callable[[RunId], Trajectory] | None = raise_no_archive,
         *,
         lease_seconds: float = LEASE_SECONDS,
         lease_wait: float = LEASE_WAIT_SECONDS,
         archive_wait: float = ARCHIVE_WAIT_SECONDS,
-        is_archived: bool = True,
     ) -> None:
         """All durations are in seconds. `read_archived` reads a run from the archive. This function blocks, and
-        raises LogError if the archive does not contain the run. If `is_archived` is False, the runs stay in Redis
+        raises LogError if the archive does not contain the run. None: the runs are not archived, and stay in Redis
         until they are deleted.
 
         Raises SettingsError if the Redis URL is invalid.
         """
         self._files = files
-        self._read_archived = read_archived
+        self._read_archived = read_archived or raise_no_archive
         self._archive_wait = archive_wait
-        self._is_archived = is_archived
+        self._is_archived = read_archived is not None
         self._redis: Redis = redis_client(url)
         self._blocking_redis = blocking_client(url)
         self._lease_seconds = lease_seconds

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import random
 import subprocess
 import sys
 import tempfile
@@ -24,7 +23,6 @@ ROOT = Path(__file__).parents[3]
 TOKEN = "operator-token-of-a-test"
 AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
 CASES = int(os.environ.get("API_TEST_CASES", "300"))  # requests for each operation
-EXISTING_SHARE = 0.5  # of the requests name a resource that exists
 
 # A request can be invalid although its form is described: a command is any text, but `stop` is not a request for a run.
 EXCLUDED = [positive_data_acceptance]
@@ -37,8 +35,6 @@ EXISTING = {"/jobs": "nightly-7", "/conversations": "generated", "/workspaces": 
 """The id of one resource of each kind."""
 
 WITHOUT_ENGINE = os.environ | {"DOCKER_HOST": "tcp://127.0.0.1:9"}
-"""Each use of a container is answered with 503."""
-
 SERVER = """
 import asyncio, sys
 from functools import partial
@@ -59,6 +55,9 @@ schema = schemathesis.openapi.from_path(ROOT / "docs" / "openapi.json")
 # A command that is too long can also make the body too large. Schemathesis does not count this status as a rejection.
 REJECTION = schema.config.checks.negative_data_rejection
 REJECTION.expected_statuses = [*REJECTION.expected_statuses, "413"]
+# The server has no engine: each use of a container is answered with 503, which the description lists.
+SERVER_ERROR = schema.config.checks.not_a_server_error
+SERVER_ERROR.expected_statuses = [*SERVER_ERROR.expected_statuses, "503"]
 
 
 async def save_workspace(redis_url: str, workspace: WorkspaceRecord) -> None:
@@ -101,6 +100,12 @@ def server() -> Iterator[str]:
 @settings(max_examples=CASES, deadline=None, suppress_health_check=list(HealthCheck))
 def test_every_answer_to_a_generated_request_is_described(case: schemathesis.Case, server: str) -> None:
     existing = EXISTING.get(case.path.partition("/{id}")[0], "")
-    if existing and "{id}" in case.path and case.method != "DELETE" and random.random() < EXISTING_SHARE:
+    # About half of the requests name a resource that exists.
+    if (
+        existing
+        and "{id}" in case.path
+        and case.method != "DELETE"
+        and len(str(case.path_parameters["id"])) % 2
+    ):
         case.path_parameters = {**case.path_parameters, "id": existing}
     case.call_and_validate(base_url=server, headers=AUTHORIZED, excluded_checks=EXCLUDED)

@@ -19,7 +19,8 @@ from patchwright.bot.redis.conversation_records import ConversationRecords
 from patchwright.bot.redis.shared_run_log import SharedLogStore
 from patchwright.bot.web.application import create_application
 from patchwright.resolver.domain import RunId
-from patchwright.resolver.events import Message, SubagentSpawned
+from patchwright.resolver.events import Message
+from patchwright.resolver.run_events import SubagentSpawned
 from patchwright.resolver.run_log import FileLogStore
 
 pytestmark = pytest.mark.redis
@@ -61,7 +62,7 @@ class Server:
 @pytest.fixture
 async def server(url: str, tmp_path: Path) -> AsyncIterator[Server]:
     records = ConversationRecords(url)
-    logs = SharedLogStore(FileLogStore(tmp_path / "conversations"), url, is_archived=False)
+    logs = SharedLogStore(FileLogStore(tmp_path / "conversations"), url, read_archived=None)
     yield Server(ConversationService(records, logs, lambda spec: pytest.fail("no container"), Plain()), logs)
     await logs.close()
     await records.close()
