@@ -10,8 +10,18 @@ from pathlib import Path
 
 from benchmarks.measure import RESULTS, Result, table
 
-LONG = ("deliveries", "killed_evaluation", "kills", "many", "reaction", "real_fixes", "server_section")
-NOT_MEASURES = ("__init__", "__main__", "endpoint", "killer", "measure")
+LONG = (
+    "conversation_kills",
+    "conversations",
+    "deliveries",
+    "killed_evaluation",
+    "kills",
+    "many",
+    "reaction",
+    "real_fixes",
+    "server_section",
+)
+NOT_MEASURES = ("__init__", "__main__", "conversation_server", "endpoint", "killer", "measure", "openhands")
 
 
 def main(names: list[str]) -> int:

@@ -123,7 +123,7 @@ class KillTrial:
             fake_github = await stack.enter_async_context(FakeGitHub())
             files = {"calc.py": CODE, "test_calc.py": TESTS, ".github/patchwright.toml": CONFIG}
             repo = fake_github.create_repository("acme/calc", files, permissions={"maintainer": "write"})
-            environment = self._environment(fake_github, repo, directory)
+            environment = worker_environment(fake_github, repo, directory, self._result.sandbox)
             issue = fake_github.create_issue(
                 repo, title="add(2, 3) gives -1", body="It should give 5.", by="reporter"
             )
@@ -134,7 +134,8 @@ class KillTrial:
                 number=issue.number,
                 requester=User(id=person.id, login=person.login),
             )
-            model = RecordedModel(self._turns(directory), on_request=self._killer.on_model_request)
+            tally = TALLY if self._result.sandbox == "docker" else str(directory / "tally")
+            model = RecordedModel(make_turns(tally), on_request=self._killer.on_model_request)
             environment["PATCHWRIGHT_MODEL_BASE_URL"] = (await stack.enter_async_context(model)).base_url
             url = await stack.enter_async_context(run_embedded_redis(directory))
             relays = [Relay(url, self._killer) for _ in range(2)]
@@ -196,40 +197,45 @@ class KillTrial:
             changed = repo.bare.git("diff", "main", pull.head.ref).decode()
             results.diff += f"{pull.title}\ndraft: {pull.draft}\n{changed}"
 
-    def _turns(self, directory: Path) -> tuple[RecordedTurn, ...]:
-        tally = TALLY if self._result.sandbox == "docker" else str(directory / "tally")
 
-        def turn(thought: str, command: str) -> RecordedTurn:
-            return RecordedTurn(thought, RunShell(command=f"echo {UNIQUE_TEXT} >> {tally}; {command}"))
+def make_turns(tally: str) -> tuple[RecordedTurn, ...]:
+    """Returns the recording of a model that fixes CODE. Each command adds a text of its own to the file `tally`."""
 
-        return (
-            turn("Look around.", "ls; cat calc.py"),
-            RecordedTurn("Fix it.", ReplaceText(path="calc.py", old="a - b", new="a + b")),
-            RecordedTurn("Test it.", TEST),
-            turn("Take some time.", f"sleep {HANGS:g}"),
-            turn("Run the tests.", "python3 -m unittest; sleep 2"),  # until its tally was read
-            RecordedTurn("Done.", DONE),
-        )
+    def turn(thought: str, command: str) -> RecordedTurn:
+        return RecordedTurn(thought, RunShell(command=f"echo {UNIQUE_TEXT} >> {tally}; {command}"))
 
-    def _environment(self, fake_github: FakeGitHub, repo: Repository, directory: Path) -> dict[str, str]:
-        app = fake_github.create_app()
-        fake_github.install_app(app, repo)
-        return {
-            **{name: value for name, value in os.environ.items() if name in FOR_IMAGES},
-            "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
-            "HOME": str(directory),
-            "PATCHWRIGHT_SANDBOX": self._result.sandbox,
-            "PATCHWRIGHT_SANDBOX_FEATURES": "none",
-            "PATCHWRIGHT_RISK_THRESHOLD": "never",  # the tally is outside the work tree
-            "PATCHWRIGHT_MODEL": "openai/scripted",
-            "PATCHWRIGHT_MODEL_API_KEY": "sk-benchmark",
-            "PATCHWRIGHT_APP_ID": str(app.id),
-            "PATCHWRIGHT_PRIVATE_KEY": app.private_key_pem,
-            "PATCHWRIGHT_WEBHOOK_SECRET": "benchmark",
-            "GITHUB_API_URL": fake_github.api_url,
-            "GITHUB_GRAPHQL_URL": fake_github.graphql_url,
-            "GITHUB_SERVER_URL": fake_github.server_url,
-        }
+    return (
+        turn("Look around.", "ls; cat calc.py"),
+        RecordedTurn("Fix it.", ReplaceText(path="calc.py", old="a - b", new="a + b")),
+        RecordedTurn("Test it.", TEST),
+        turn("Take some time.", f"sleep {HANGS:g}"),
+        turn("Run the tests.", "python3 -m unittest; sleep 2"),  # until its tally was read
+        RecordedTurn("Done.", DONE),
+    )
+
+
+def worker_environment(
+    fake_github: FakeGitHub, repo: Repository, directory: Path, sandbox: Kind
+) -> dict[str, str]:
+    """Returns the variables of a worker of an App in this repository, without its model and Redis."""
+    app = fake_github.create_app()
+    fake_github.install_app(app, repo)
+    return {
+        **{name: value for name, value in os.environ.items() if name in FOR_IMAGES},
+        "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
+        "HOME": str(directory),
+        "PATCHWRIGHT_SANDBOX": sandbox,
+        "PATCHWRIGHT_SANDBOX_FEATURES": "none",
+        "PATCHWRIGHT_RISK_THRESHOLD": "never",  # the tally is outside the work tree
+        "PATCHWRIGHT_MODEL": "openai/scripted",
+        "PATCHWRIGHT_MODEL_API_KEY": "sk-benchmark",
+        "PATCHWRIGHT_APP_ID": str(app.id),
+        "PATCHWRIGHT_PRIVATE_KEY": app.private_key_pem,
+        "PATCHWRIGHT_WEBHOOK_SECRET": "benchmark",
+        "GITHUB_API_URL": fake_github.api_url,
+        "GITHUB_GRAPHQL_URL": fake_github.graphql_url,
+        "GITHUB_SERVER_URL": fake_github.server_url,
+    }
 
 
 class Containers:

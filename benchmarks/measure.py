@@ -51,6 +51,8 @@ class Run(BaseModel):
     """Wall time."""
     megabytes: float
     """Peak resident memory in 10^6 bytes, of the process itself without its children."""
+    cpu_milliseconds: float
+    """Processor time, of the process itself and its children."""
 
 
 # A child's peak includes what its parent held at the start, so the parent must be the smallest possible
@@ -61,7 +63,8 @@ quiet = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
 started = time.perf_counter()
 pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=quiet)
 _, status, usage = os.wait4(pid, 0)
-print(time.perf_counter() - started, usage.ru_maxrss, os.waitstatus_to_exitcode(status))
+cpu = usage.ru_utime + usage.ru_stime
+print(time.perf_counter() - started, usage.ru_maxrss, cpu, os.waitstatus_to_exitcode(status))
 """
 
 
@@ -71,12 +74,16 @@ def run(command: Sequence[str]) -> Run:
     Raises CalledProcessError with the exit code if it fails.
     """
     launch = [sys.executable, "-I", "-S", "-c", _LAUNCHER, *command]
-    seconds, kibibytes, code = subprocess.run(
+    seconds, kibibytes, cpu_seconds, code = subprocess.run(
         launch, capture_output=True, text=True, check=True
     ).stdout.split()
     if code != "0":
         raise subprocess.CalledProcessError(int(code), command)
-    return Run(milliseconds=float(seconds) * 1000, megabytes=int(kibibytes) * 1024 / 1e6)
+    return Run(
+        milliseconds=float(seconds) * 1000,
+        megabytes=int(kibibytes) * 1024 / 1e6,
+        cpu_milliseconds=float(cpu_seconds) * 1000,
+    )
 
 
 def median_run(command: Sequence[str], times: int) -> Run:
@@ -88,6 +95,7 @@ def median_run(command: Sequence[str], times: int) -> Run:
     return Run(
         milliseconds=statistics.median(one.milliseconds for one in runs),
         megabytes=statistics.median(one.megabytes for one in runs),
+        cpu_milliseconds=statistics.median(one.cpu_milliseconds for one in runs),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
-from patchwright.resolver.domain import Patch
+from patchwright.resolver.domain import Patch, RunId
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.sdk.docker_sandbox_setup import Network
 
@@ -43,9 +43,11 @@ class WorkspaceRecord(FrozenModel):
 
 
 class ConversationRecord(FrozenModel):
-    """A conversation that the server knows. Its log has the same id."""
+    """A conversation that the server knows."""
 
     id: str
+    log: RunId
+    """Name of its log. It differs from every run and from the log of a deleted conversation with the same id."""
     workspace: str
     """Id of the workspace."""
     agent: str

@@ -4,6 +4,7 @@ import fcntl
 import logging
 import os
 import re
+import shutil
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from datetime import UTC, datetime
@@ -84,6 +85,10 @@ class FileLogStore:
             yield log
         finally:
             log.close()
+
+    def delete(self, run: RunId) -> None:
+        """Deletes the run's directory if it exists."""
+        shutil.rmtree(self.run_directory(run), ignore_errors=True)
 
     def read(self, run: RunId) -> Trajectory:
         """Reads a run, even if its log is locked. Raises LogError if the run does not exist or its log is

@@ -43,6 +43,7 @@ class ConversationRunner:
         self, id: str, agent: BaseAgent, workspace: SandboxWorkspace, log: RunLog, logs: LogStore
     ) -> None:
         self.id = id
+        self.run_id = RunId(id)
         self.agent = agent
         self.workspace = workspace
         self.log = log
@@ -118,7 +119,7 @@ class ConversationRunner:
         loop = build_agent_loop(
             self.agent,
             self.workspace,
-            RunId(self.id),
+            self.run_id,
             self.log,
             self._logs,
             Safeguards(self._secrets, self.policy, build_limits(self.agent, earlier)),

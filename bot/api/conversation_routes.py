@@ -154,21 +154,21 @@ async def pause_conversation(_: Writer, record: Found, service: Service) -> Conv
 @router.post("/{id}/approve", status_code=202, responses=problems(400, 404, 408, 409, 413, 415, 422, 503))
 async def approve_call(_: Writer, record: Found, body: Approval, service: Service) -> ConversationState:
     """Approves the call that waits for confirmation. `run` continues the work."""
-    await service.decide(record.id, body.code, approved=True, all_like_this=body.all_like_this)
+    await service.decide(record, body.code, approved=True, all_like_this=body.all_like_this)
     return await service.get_state(record)
 
 
 @router.post("/{id}/reject", status_code=202, responses=problems(400, 404, 408, 409, 413, 415, 422, 503))
 async def reject_call(_: Writer, record: Found, body: Rejection, service: Service) -> ConversationState:
     """Rejects the call that waits for confirmation. `run` continues the work, and the agent reads the reason."""
-    await service.decide(record.id, body.code, approved=False, reason=body.reason)
+    await service.decide(record, body.code, approved=False, reason=body.reason)
     return await service.get_state(record)
 
 
 @router.delete("/{id}", status_code=204, responses=problems(404, 409))
 async def delete_conversation(_: Writer, record: Found, service: Service) -> None:
     """Deletes a conversation with its log. Its workspace stays."""
-    await service.delete(record.id)
+    await service.delete(record)
 
 
 @router.get("/{id}/events", responses=problems(404, 422))
@@ -176,7 +176,7 @@ async def list_events(
     _: Reader, record: Found, service: Service, after: Annotated[int, Query(ge=0, le=10**9)] = 0
 ) -> EventPage:
     """Returns the log without its first `after` entries, at most 1000 entries."""
-    entries = (await service.list_entries(record.id, after))[:PAGE_SIZE]
+    entries = (await service.list_entries(record.log, after))[:PAGE_SIZE]
     values = tuple(_parse(entry) for entry in entries)
     return EventPage(entries=values, next=after + len(values))
 
@@ -186,10 +186,9 @@ async def follow_events(
     websocket: WebSocket, _: Reader, service: Service, id: str, after: Annotated[int, Query(ge=0)] = 0
 ) -> None:
     """Sends the log without its first `after` entries, and then each new entry, in order and once."""
-    if await service.records.get_conversation(id) is None:
-        raise HTTPException(404, "Conversation not found.")
+    record = await find_conversation(service, id)
     await websocket.accept()
-    async with service.follow(id, after) as entries:
+    async with service.follow(record.log, after) as entries:
 
         async def send() -> None:
             async for entry in entries:
@@ -202,7 +201,7 @@ async def follow_events(
             task.cancel()
         await asyncio.gather(*done, *pending, return_exceptions=True)
     if websocket.application_state is WebSocketState.CONNECTED and sending in done:
-        with contextlib.suppress(RuntimeError):  # The client has left meanwhile.
+        with contextlib.suppress(RuntimeError, WebSocketDisconnect):  # The client has left meanwhile.
             await websocket.close(1011, "The log cannot be read now. Connect again.")
 
 

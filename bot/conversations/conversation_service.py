@@ -24,7 +24,7 @@ from patchwright.bot.redis.conversation_records import ConversationRecords
 from patchwright.resolver.domain import JobId, RunId
 from patchwright.resolver.errors import LogError, LogLocked, ResolverError, UsageError
 from patchwright.resolver.events import AgentStopped, Message, ModelReply, ToolResult, Trajectory
-from patchwright.resolver.run_events import Paused
+from patchwright.resolver.run_events import Paused, SubagentSpawned
 from patchwright.resolver.run_log import LogStore, RunLog
 from patchwright.runtime.errors import SandboxError
 from patchwright.runtime.sandbox import Sandboxes
@@ -43,6 +43,13 @@ MAX_TRIES = 5
 """How often the work of a killed process is continued. The work itself may be what kills the processes."""
 
 
+class ConversationLogs(LogStore, Protocol):
+    """Stores the logs of conversations."""
+
+    def delete(self, run: RunId) -> None:
+        """Deletes what this machine has stored of a log. Blocks."""
+
+
 class Cipher(Protocol):
     """Encrypts agents, which contain API keys."""
 
@@ -58,7 +65,7 @@ class ConversationService:
     def __init__(
         self,
         records: ConversationRecords,
-        logs: LogStore,
+        logs: ConversationLogs,
         build_sandboxes: Callable[[WorkspaceSpec], Sandboxes],
         cipher: Cipher,
     ) -> None:
@@ -80,7 +87,8 @@ class ConversationService:
         """
         text = agent.model_dump_json(context=EXPOSE_SECRETS)
         record = ConversationRecord(
-            id=id or f"conversation-{secrets.token_hex(8)}",
+            id=(name := id or f"conversation-{secrets.token_hex(8)}"),
+            log=RunId(f"{name}.{secrets.token_hex(8)}"),
             workspace=workspace,
             agent=self._cipher.encrypt(text.encode()),
             created_at=datetime.now(UTC),
@@ -102,8 +110,8 @@ class ConversationService:
         return existing, is_new
 
     async def get_state(self, record: ConversationRecord) -> ConversationState:
-        is_running = await self._is_running(record.id)
-        state = build_state(record.id, await self._read_log(record.id), is_running=is_running)
+        is_running = await self._is_running(record)
+        state = build_state(record.id, await self._read_log(record.log), is_running=is_running)
         changes: dict[str, str] = {"workspace": record.workspace}
         if not is_running and (problem := await self.records.get_problem(record.id)):
             changes |= {"status": "error", "detail": problem}
@@ -111,29 +119,38 @@ class ConversationService:
             changes |= {"status": "idle", "detail": "Call run."}
         return state.model_copy(update=changes)
 
-    async def list_entries(self, id: str, after: int) -> list[str]:
+    async def list_entries(self, log: RunId, after: int) -> list[str]:
         """Returns the entries of the log as JSON, without the first `after` ones."""
-        return [entry.model_dump_json() for entry in (await self._read_log(id)).entries[after:]]
+        return [entry.model_dump_json() for entry in (await self._read_log(log)).entries[after:]]
 
-    def follow(self, id: str, after: int) -> AbstractAsyncContextManager[AsyncIterator[str]]:
+    def follow(self, log: RunId, after: int) -> AbstractAsyncContextManager[AsyncIterator[str]]:
         """Yields the entries of the log as JSON, past and future ones."""
-        return self._feeds.follow(id, after)
+        return self._feeds.follow(log, after)
 
     async def send(self, id: str, text: str) -> None:
         """Stores a message. A working agent reads it before its next step; otherwise, `run` starts the work."""
         message = Message(text=text, source="comment", trigger_id=JobId(f"message-{secrets.token_hex(8)}"))
+        await self._add_message(id, message)
+
+    async def _add_message(self, id: str, message: Message) -> None:
         if not await self.records.add_message(id, message):
             raise Unavailable("Too many messages wait for the agent. Start it, or wait.")
 
     async def decide(
-        self, id: str, code: str, *, approved: bool, all_like_this: bool = False, reason: str = ""
+        self,
+        record: ConversationRecord,
+        code: str,
+        *,
+        approved: bool,
+        all_like_this: bool = False,
+        reason: str = "",
     ) -> None:
         """Stores a decision about the call with this code, which waits for approval; `run` continues the work. Raises
         Conflict if this call does not wait.
         """
         try:
             message = build_decision(
-                await self._read_log(id),
+                await self._read_log(record.log),
                 approved=approved,
                 all_like_this=all_like_this,
                 reason=reason,
@@ -141,18 +158,17 @@ class ConversationService:
             )
         except UsageError as exc:
             raise Conflict(str(exc)) from exc
-        if not await self.records.add_message(id, message):
-            raise Unavailable("Too many messages wait for the agent. Start it, or wait.")
+        await self._add_message(record.id, message)
 
     async def run(self, record: ConversationRecord) -> None:
         """Starts the agent. If it works already, it continues, and reads all messages before it ends. If its process
         was killed, the work begins when the lease of this process has expired, after at most 15 seconds. Raises
         Conflict if there is no message, and Unavailable if too many agents work.
         """
-        count = len(await self._read_log(record.id))
+        count = len(await self._read_log(record.log))
         if not count and not await self.records.list_messages(record.id):
             raise Conflict("There is no message yet. Send one first.")
-        starts_here = record.id not in self._tasks and not await self.records.has_writer(record.id)
+        starts_here = record.id not in self._tasks and not await self.records.has_writer(record.log)
         if starts_here and len(self._tasks) >= MAX_RUNNING:
             raise Unavailable(f"{MAX_RUNNING} agents are working on this server. Try again later.")
         await self.records.remove_pause_request(record.id)
@@ -164,11 +180,16 @@ class ConversationService:
         """Lets the agent stop before its next step, on whichever server it works."""
         await self.records.request_pause(id)
 
-    async def delete(self, id: str) -> None:
+    async def delete(self, record: ConversationRecord) -> None:
         """Deletes the conversation with its log. Raises Conflict while the agent works."""
-        if id in self._tasks or await self.records.has_writer(id):
+        if record.id in self._tasks or await self.records.has_writer(record.log):
             raise Conflict("The agent is working. Pause it first.")
-        await self.records.delete_conversation(id)
+        events = await self._read_log(record.log)
+        logs = (record.log, *(event.run for event in events if isinstance(event, SubagentSpawned)))
+        await self.records.delete_conversation(record.id, logs)
+        self._runners.pop(record.id, None)
+        for log in logs:
+            await asyncio.to_thread(self._logs.delete, log)
 
     async def close(self) -> None:
         """Stops all agents where they are, and removes the containers. Other processes continue the conversations."""
@@ -205,11 +226,12 @@ class ConversationService:
 
     async def _list_orphans(self) -> dict[str, RunRequest]:
         """Returns the requests on which no process works."""
-        return {
-            id: request
-            for id, request in (await self.records.list_run_requests()).items()
-            if id not in self._tasks and not await self.records.has_writer(id)
-        }
+        orphans = {}
+        for id, request in (await self.records.list_run_requests()).items():
+            record = await self.records.get_conversation(id)
+            if record is None or not await self._is_worked_on(record):
+                orphans[id] = request
+        return orphans
 
     async def _take_over(self, id: str, request: RunRequest) -> None:
         """Starts the agent here, unless another process does, or this one cannot."""
@@ -229,13 +251,12 @@ class ConversationService:
                 logger.info("conversation taken over", extra={"conversation": id, "try": next_try.tries})
                 self._start(record)
 
-    async def _is_running(self, id: str) -> bool:
+    async def _is_worked_on(self, record: ConversationRecord) -> bool:
+        return record.id in self._tasks or await self.records.has_writer(record.log)
+
+    async def _is_running(self, record: ConversationRecord) -> bool:
         """Returns True while an agent works, and after a kill, until another process has continued its work."""
-        return (
-            id in self._tasks
-            or await self.records.has_writer(id)
-            or await self.records.get_run_request(id) is not None
-        )
+        return await self._is_worked_on(record) or await self.records.get_run_request(record.id) is not None
 
     def _start(self, record: ConversationRecord) -> None:
         self._tasks[record.id] = asyncio.create_task(self._work(record))
@@ -243,7 +264,7 @@ class ConversationService:
     async def _work(self, record: ConversationRecord) -> None:
         """Works until nothing is requested. If this task is canceled or the process is killed, the request stays."""
         try:
-            async with self._logs.open(RunId(record.id)) as log:
+            async with self._logs.open(record.log) as log:
                 while (request := await self.records.get_run_request(record.id)) is not None:
                     if not await self._has_ended(record.id, log.trajectory, request):
                         await self._run_agent(record, log, request)
@@ -269,7 +290,7 @@ class ConversationService:
             runner = self._runners.get(record.id)
             if runner is None or runner.workspace is not workspace:
                 agent = self._read_agent(record)
-                runner = ServerRunner(record.id, agent, workspace, log, self._logs, self.records)
+                runner = ServerRunner(record, agent, workspace, log, self._logs, self.records)
                 self._runners[record.id] = runner
             runner.log, runner.limits_after = log, request.after
             await runner.run()
@@ -304,8 +325,8 @@ class ConversationService:
             reason = exc.errors(include_url=False, include_input=False, include_context=False)[0]["msg"]
             raise Conflict(f"This server cannot build the agent: {reason}.") from exc
 
-    async def _read_log(self, id: str) -> Trajectory:
+    async def _read_log(self, log: RunId) -> Trajectory:
         try:
-            return await asyncio.to_thread(self._logs.read, RunId(id))
+            return await asyncio.to_thread(self._logs.read, log)
         except LogError:
             return Trajectory()

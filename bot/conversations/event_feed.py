@@ -7,11 +7,13 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Protocol
 
+from patchwright.resolver.domain import RunId
+
 
 class EntryReader(Protocol):
     """Reads the entries of a log that all servers share."""
 
-    async def read_entries(self, id: str, position: str, *, wait: bool) -> list[tuple[str, str]]: ...
+    async def read_entries(self, log: RunId, position: str, *, wait: bool) -> list[tuple[str, str]]: ...
 
 
 class EventFeeds:
@@ -19,12 +21,12 @@ class EventFeeds:
 
     def __init__(self, reader: EntryReader) -> None:
         self._reader = reader
-        self._feeds: dict[str, _Feed] = {}
+        self._feeds: dict[RunId, _Feed] = {}
 
     @contextlib.asynccontextmanager
-    async def follow(self, id: str, after: int = 0) -> AsyncIterator[AsyncIterator[str]]:
+    async def follow(self, log: RunId, after: int = 0) -> AsyncIterator[AsyncIterator[str]]:
         """Yields the entries as JSON, without the first `after` ones. Waits for new entries without end."""
-        feed = self._feeds.setdefault(id, _Feed(id, self._reader))
+        feed = self._feeds.setdefault(log, _Feed(log, self._reader))
         feed.watchers += 1
         feed.start()
         try:
@@ -32,14 +34,14 @@ class EventFeeds:
         finally:
             feed.watchers -= 1
             if not feed.watchers:
-                self._feeds.pop(id, None)
+                self._feeds.pop(log, None)
                 await feed.stop()
 
 
 class _Feed:
-    def __init__(self, id: str, reader: EntryReader) -> None:
+    def __init__(self, log: RunId, reader: EntryReader) -> None:
         self.watchers = 0
-        self._id = id
+        self._log = log
         self._reader = reader
         self._entries: list[str] = []
         self._changed = asyncio.Event()
@@ -68,7 +70,7 @@ class _Feed:
     async def _read(self) -> None:
         position = "0"
         while True:
-            new = await self._reader.read_entries(self._id, position, wait=True)
+            new = await self._reader.read_entries(self._log, position, wait=True)
             if new:
                 position = new[-1][0]
                 self._entries += [entry for _, entry in new]

@@ -1,5 +1,6 @@
 """Runs a conversation whose messages and pauses arrive through Redis, from any server."""
 
+from patchwright.bot.conversation_models import ConversationRecord
 from patchwright.bot.redis.conversation_records import ConversationRecords
 from patchwright.resolver.events import Message, SystemPrompt
 from patchwright.resolver.run_log import LogStore, RunLog
@@ -14,14 +15,15 @@ class ServerRunner(ConversationRunner):
 
     def __init__(
         self,
-        id: str,
+        record: ConversationRecord,
         agent: BaseAgent,
         workspace: SandboxWorkspace,
         log: RunLog,
         logs: LogStore,
         records: ConversationRecords,
     ) -> None:
-        super().__init__(id, agent, workspace, log, logs)
+        super().__init__(record.id, agent, workspace, log, logs)
+        self.run_id = record.log
         self._records = records
 
     async def run(self) -> ConversationState:

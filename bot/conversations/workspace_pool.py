@@ -104,7 +104,7 @@ class WorkspacePool:
     async def _is_busy_elsewhere(self, workspace: str) -> bool:
         conversations = await self._records.list_conversations()
         busy = [
-            await self._records.has_writer(record.id)
+            await self._records.has_writer(record.log)
             for record in conversations
             if record.workspace == workspace and record.id not in self._own_conversations
         ]

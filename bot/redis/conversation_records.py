@@ -52,13 +52,13 @@ class ConversationRecords(RedisStore):
         records = [ConversationRecord.model_validate_json(text) for text in texts]
         return tuple(sorted(records, key=lambda record: (record.created_at, record.id)))
 
-    async def delete_conversation(self, id: str) -> None:
-        """Deletes the conversation with its log and its waiting messages."""
+    async def delete_conversation(self, id: str, logs: Iterable[RunId]) -> None:
+        """Deletes the conversation with these logs and its waiting messages."""
         with redis_errors():
             await cast("Any", self._redis.hdel(CONVERSATIONS_KEY, id))
             await cast("Any", self._redis.hdel(RUN_REQUESTS_KEY, id))
             await self._redis.delete(
-                _messages_key(id), _pause_key(id), _problem_key(id), stream_key(RunId(id))
+                _messages_key(id), _pause_key(id), _problem_key(id), *map(stream_key, logs)
             )
 
     async def save_workspace(self, record: WorkspaceRecord) -> None:
@@ -147,19 +147,17 @@ class ConversationRecords(RedisStore):
         with redis_errors():
             await self._redis.delete(_pause_key(id))
 
-    async def has_writer(self, id: str) -> bool:
-        """Returns True if an agent works on the conversation on any server."""
+    async def has_writer(self, log: RunId) -> bool:
+        """Returns True if an agent works on the conversation with this log on any server."""
         with redis_errors():
-            return bool(await self._redis.exists(writer_key(RunId(id))))
+            return bool(await self._redis.exists(writer_key(log)))
 
-    async def read_entries(self, id: str, position: str, *, wait: bool) -> list[tuple[str, str]]:
+    async def read_entries(self, log: RunId, position: str, *, wait: bool) -> list[tuple[str, str]]:
         """Returns the entries of the log after a position of the stream ("0" is its start), each with its own
         position. If there is none and `wait` is True, waits up to BLOCK_MS milliseconds.
         """
         with redis_errors():
-            streams = await self._redis.xread(
-                {stream_key(RunId(id)): position}, block=BLOCK_MS if wait else None
-            )
+            streams = await self._redis.xread({stream_key(log): position}, block=BLOCK_MS if wait else None)
         return [(key.decode(), fields[b"entry"].decode()) for _, found in streams for key, fields in found]
 
 

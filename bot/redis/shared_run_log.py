@@ -134,6 +134,10 @@ class SharedLogStore:
         except LogError:
             raise local from None
 
+    def delete(self, run: RunId) -> None:
+        """Deletes the log on the local disk. Blocks."""
+        self._files.delete(run)
+
     async def list_idle(self, seconds: float, limit: int) -> tuple[RunId, ...]:
         """Returns at most `limit` idle runs that are not archived, oldest first. A run is idle if it has no
         writer and its last line is older than `seconds`.

@@ -18,10 +18,11 @@ import pytest
 from websockets.asyncio.client import connect
 
 from patchwright import LLM, Conversation, RemoteWorkspace, default_agent
+from patchwright.bot.conversation_models import ConversationRecord
 from patchwright.bot.redis.connection import blocking_client
+from patchwright.bot.redis.conversation_records import CONVERSATIONS_KEY
 from patchwright.bot.redis.shared_run_log import stream_key
 from patchwright.demo.recorded_model import RecordedModel, RecordedTurn
-from patchwright.resolver.domain import RunId
 from patchwright.resolver.tool_actions.control_actions import Finish
 from patchwright.runtime.actions import CreateFile, RunShell
 from tests.contracts.workspace_servers import TOKEN, run_redis, start_server, wait_until_ready
@@ -89,7 +90,8 @@ class Machines:
     def read_entries(self, id: str) -> list[dict[str, Any]]:
         """Returns the log that all processes share, without a request to a server."""
         with contextlib.closing(blocking_client(self.redis)) as redis:
-            stored = cast("list[tuple[bytes, dict[bytes, bytes]]]", redis.xrange(stream_key(RunId(id))))
+            record = ConversationRecord.model_validate_json(cast("bytes", redis.hget(CONVERSATIONS_KEY, id)))
+            stored = cast("list[tuple[bytes, dict[bytes, bytes]]]", redis.xrange(stream_key(record.log)))
         return [json.loads(fields[b"entry"]) for _, fields in stored]
 
     def find_worker(self) -> str:

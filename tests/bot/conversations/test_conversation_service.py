@@ -16,7 +16,7 @@ from patchwright.bot.conversations.conversation_service import MAX_TRIES, Conver
 from patchwright.bot.redis.connection import redis_client
 from patchwright.bot.redis.conversation_records import ConversationRecords
 from patchwright.bot.redis.shared_run_log import UNARCHIVED_KEY, SharedLogStore
-from patchwright.resolver.domain import JobId, RunId
+from patchwright.resolver.domain import JobId
 from patchwright.resolver.events import (
     AgentStopped,
     Event,
@@ -106,7 +106,7 @@ async def create(service: ConversationService, agent: CustomAgent, *events: Even
     """Creates a conversation with this log."""
     workspace = await service.workspaces.create(WorkspaceSpec(network="none"))
     record, _ = await service.create("talk", agent, workspace.id)
-    async with service._logs.open(RunId("talk")) as log:
+    async with service._logs.open(record.log) as log:
         for event in events:
             await log.append(event)
     return record
@@ -117,7 +117,7 @@ async def wait_for_end(service: ConversationService, record: ConversationRecord)
     async with asyncio.timeout(25):
         while (await service.get_state(record)).status == "running":
             await asyncio.sleep(0.1)
-    entries = (await service._read_log(record.id)).entries
+    entries = (await service._read_log(record.log)).entries
     assert [entry.seq for entry in entries] == list(range(len(entries)))
     return [entry.event.kind for entry in entries]
 
