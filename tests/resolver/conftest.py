@@ -12,7 +12,7 @@ from patchwright.runtime.docker.runtime_layer import BuildSettings
 from patchwright.runtime.egress.proxy import EgressConfig
 from patchwright.runtime.execution.local_sandboxes import LocalSandboxes
 from patchwright.runtime.sandbox import SandboxSpec
-from tests.resolver.git_repository import Repository, fast_host_environment
+from tests.resolver.git_repository import HOST_ENVIRONMENT, Repository, fast_host_environment
 from tests.resolver.patch_verifier import VerifierFactory, make_verifier_factory
 
 
@@ -27,8 +27,9 @@ def workspaces(tmp_path: Path) -> WorkspaceFactory:
 
 
 @pytest.fixture
-def sandboxes(tmp_path: Path) -> LocalSandboxes:
-    return LocalSandboxes(tmp_path / "sandboxes", fast_host_environment())
+def sandboxes(tmp_path: Path, request: pytest.FixtureRequest) -> LocalSandboxes:
+    is_real = request.node.get_closest_marker("real_start")
+    return LocalSandboxes(tmp_path / "sandboxes", HOST_ENVIRONMENT if is_real else fast_host_environment())
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ import pytest
 from patchwright.resolver.proof.canaries import Canary
 from patchwright.resolver.runner_names import RunnerName
 
+pytestmark = pytest.mark.real_start
+
 
 @pytest.mark.parametrize(
     ("file", "runner", "path", "group"),

@@ -10,7 +10,7 @@ from patchwright.resolver.domain import Patch
 from patchwright.resolver.suites.suite import Suite
 from tests.resolver.patch_verifier import BUG, FAILING, FIXED, PYTEST, PatchVerifier
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.real_start]
 
 TRACE = BUG + "# fixed\n"
 """A change to the code that fixes nothing, by which the tricks recognize that the patch is applied."""

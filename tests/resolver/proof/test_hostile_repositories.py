@@ -11,6 +11,8 @@ from patchwright.resolver.suites.execution import TestSetup
 from patchwright.resolver.suites.suite import Suite, Suites
 from tests.resolver.patch_verifier import BUG, FAILING, FIXED, PYTEST, TESTS
 
+pytestmark = pytest.mark.real_start
+
 NETWORK = "import socket\n\n\ndef test_host():\n    socket.create_connection(('127.0.0.1', 1), timeout=1)\n"
 
 

@@ -6,6 +6,8 @@ from patchwright.resolver.suites.command_options import build_plain_command
 from patchwright.resolver.suites.suite import Suite
 from tests.resolver.patch_verifier import BUG, FAILING, FIXED, VerifierFactory
 
+pytestmark = pytest.mark.real_start
+
 BASE = {"calc.py": BUG, "tests/test_calc.py": FAILING}
 TELLS = (
     ("import os", "os.environ.get('C' + 'I')"),

@@ -6,6 +6,8 @@ from patchwright.resolver.git.workspaces import ABSENT, FileChange
 from patchwright.resolver.proof.python_modules import find_plugin_modules, find_shadowing_modules
 from tests.resolver.patch_verifier import PYTEST
 
+pytestmark = pytest.mark.real_start
+
 
 @pytest.mark.parametrize(
     ("base", "changed", "expected"),

@@ -5,6 +5,8 @@ import pytest
 from patchwright.resolver.proof.runner_config import find_reverted_test_config
 from tests.resolver.patch_verifier import PYTEST, VerifierFactory
 
+pytestmark = pytest.mark.real_start
+
 PYPROJECT = '[project]\nname = "a"\n[tool.pytest.ini_options]\naddopts = ""\n'
 SETUP_CFG = "[metadata]\nname = a\n[options.extras_require]\nb = c\n[tool:pytest]\naddopts =\n"
 PACKAGE_JSON = '{"name": "a", "dependencies": {}, "scripts": {"test": "node --test"}}'

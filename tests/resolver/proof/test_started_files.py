@@ -10,6 +10,8 @@ from patchwright.resolver.runner_names import RunnerName
 from patchwright.resolver.suites.suite import Suite
 from tests.resolver.git_repository import Repository
 
+pytestmark = pytest.mark.real_start
+
 
 @pytest.fixture
 def find(repository: Repository, workspaces: WorkspaceFactory):
