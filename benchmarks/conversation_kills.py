@@ -2,8 +2,8 @@
 
 All share one Redis and one credentials key, and nothing else. Four conversations work on the two servers, each in its
 own container, and six jobs, which came in through the HTTP API, on the three workers. When all are at work, a server
-and a worker are killed. A client asks the other server to continue the conversations of the killed one (`run`), and
-watchers connect to it again with the number of entries that they have.
+and a worker are killed. The other processes continue their work, and no client calls `run` again. The watchers of the
+killed server connect to the other one, with the number of entries that they have.
 
 Each command of the agents appends a text of its own to a file. Afterwards, each conversation and each job must have
 ended as without a kill, no text may be missing or be there twice, and each watcher must have each entry once. It takes
@@ -197,7 +197,7 @@ async def _wait_until_all_work(client: httpx.AsyncClient, everything: list[Follo
 
 
 async def _wait_until_all_ended(client: httpx.AsyncClient, everything: list[Followed], trial: Trial) -> None:
-    """Continues what stands still."""
+    """Waits. What has not ended in time is lost."""
     try:
         async with asyncio.timeout(MOST_SECONDS):
             waiting = {f"/conversations/{one.id}" for one in everything}
@@ -207,8 +207,6 @@ async def _wait_until_all_ended(client: httpx.AsyncClient, everything: list[Foll
                     state = await _get(client, path)
                     if "finished" in state.get("status", "") or state.get("state") == "completed":
                         waiting.remove(path)
-                    elif state.get("status", "running") != "running":
-                        await post(client, f"{path}/run")
                 await asyncio.sleep(1)
     except TimeoutError:
         trial.lost += [f"{path} has not ended" for path in waiting]

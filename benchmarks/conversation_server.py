@@ -9,11 +9,10 @@ import contextlib
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -23,6 +22,7 @@ import httpx
 import uvloop
 from websockets.asyncio.client import connect
 
+from benchmarks.measure import stopped
 from patchwright.bot.http_server import open_listener
 from patchwright.demo.recorded_model import RecordedModel
 
@@ -65,23 +65,9 @@ class Server:
 
 
 def free_port() -> int:
-    """Returns a port on which nobody listens."""
+    """Returns a port that no program uses."""
     with open_listener("127.0.0.1", 0) as listener:
         return int(listener.getsockname()[1])
-
-
-@contextlib.contextmanager
-def stopped(process: subprocess.Popen[str]) -> Iterator[None]:
-    """Stops the process at the end of the block."""
-    try:
-        yield
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(60)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 @contextlib.asynccontextmanager

@@ -7,12 +7,14 @@ A benchmark is a module in this package with a function `measure() -> list[Resul
 """
 
 import asyncio
+import contextlib
 import json
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -135,3 +137,17 @@ def report(results: Sequence[Result]) -> None:
     rows = [row for row in previous if row["name"] not in names] + [result.model_dump() for result in results]
     RESULTS.write_text(json.dumps(sorted(rows, key=lambda row: row["name"]), indent=2) + "\n")
     print(table(results))
+
+
+@contextlib.contextmanager
+def stopped(process: subprocess.Popen[str]) -> Iterator[None]:
+    """Stops the process at the end of the block."""
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import httpx
 
-from benchmarks.conversation_server import Server, free_port, post, stopped
+from benchmarks.conversation_server import Server, free_port, post
+from benchmarks.measure import stopped
 
 LIMIT = 1200.0  # seconds until the server answers; on a busy machine its imports take minutes
 
@@ -40,7 +41,7 @@ class Peer(NamedTuple):
 
 
 def find_openhands_python() -> str | None:
-    """Returns the Python that has OpenHands installed; None if nobody names one."""
+    """Returns the Python that has OpenHands installed; None if OPENHANDS_PYTHON is not set."""
     return os.environ.get("OPENHANDS_PYTHON")
 
 

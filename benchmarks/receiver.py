@@ -12,7 +12,6 @@ import hashlib
 import hmac
 import json
 import os
-import signal
 import statistics
 import subprocess
 import sys
@@ -23,7 +22,7 @@ from pathlib import Path
 
 import uvloop
 
-from benchmarks.measure import Result, report
+from benchmarks.measure import Result, report, stopped
 
 SECONDS, CONNECTIONS, MANY = 4.0, 32, 100_000
 SECRET = "benchmark"
@@ -138,17 +137,10 @@ def _server(program: str, *arguments: str) -> Iterator[tuple[int, subprocess.Pop
         text=True,
         cwd=Path(__file__).parents[1],
     )
-    try:
+    with stopped(process):
         assert process.stdout is not None
         line = process.stdout.readline()
         yield int(line.rpartition(":")[2].partition("/")[0]), process
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(60)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 def _resident(pid: int) -> float:

@@ -30,7 +30,7 @@ from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.settings.settings import Settings
 from patchwright.runtime.frozen_model import FrozenModel
 
-KEPT_SECONDS = 30 * 24 * 3600  # how long Redis keeps a task or a result that nobody collects
+KEPT_SECONDS = 30 * 24 * 3600  # how long Redis keeps a task or a result that is not collected
 REDIS_RETRY_SECONDS = 5.0
 # No address, key, path, or program: a client that can write to Redis must not choose those of a worker.
 VARIABLE_SETTINGS = frozenset(

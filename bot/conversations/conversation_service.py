@@ -168,7 +168,7 @@ class ConversationService:
         count = len(await self._read_log(record.log))
         if not count and not await self.records.list_messages(record.id):
             raise Conflict("There is no message yet. Send one first.")
-        starts_here = record.id not in self._tasks and not await self.records.has_writer(record.log)
+        starts_here = not await self._is_worked_on(record)
         if starts_here and len(self._tasks) >= MAX_RUNNING:
             raise Unavailable(f"{MAX_RUNNING} agents are working on this server. Try again later.")
         await self.records.remove_pause_request(record.id)
@@ -182,7 +182,7 @@ class ConversationService:
 
     async def delete(self, record: ConversationRecord) -> None:
         """Deletes the conversation with its log. Raises Conflict while the agent works."""
-        if record.id in self._tasks or await self.records.has_writer(record.log):
+        if await self._is_worked_on(record):
             raise Conflict("The agent is working. Pause it first.")
         events = await self._read_log(record.log)
         logs = (record.log, *(event.run for event in events if isinstance(event, SubagentSpawned)))

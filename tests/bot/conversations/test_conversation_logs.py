@@ -22,19 +22,12 @@ from patchwright.resolver.domain import RunId
 from patchwright.resolver.events import Message
 from patchwright.resolver.run_events import SubagentSpawned
 from patchwright.resolver.run_log import FileLogStore
+from tests.bot.conversations.test_conversation_service import ClearText
 
 pytestmark = pytest.mark.redis
 
 TOKEN = "an operator's own token"
 AGENT = default_agent(LLM(model="openai/m", api_key="sk-of-a-test"))
-
-
-class Plain:
-    def encrypt(self, plain: bytes) -> str:
-        return plain.decode()
-
-    def decrypt(self, token: str) -> bytes:
-        return token.encode()
 
 
 class LostRedis(ConversationRecords):
@@ -63,7 +56,9 @@ class Server:
 async def server(url: str, tmp_path: Path) -> AsyncIterator[Server]:
     records = ConversationRecords(url)
     logs = SharedLogStore(FileLogStore(tmp_path / "conversations"), url, read_archived=None)
-    yield Server(ConversationService(records, logs, lambda spec: pytest.fail("no container"), Plain()), logs)
+    yield Server(
+        ConversationService(records, logs, lambda spec: pytest.fail("no container"), ClearText()), logs
+    )
     await logs.close()
     await records.close()
 
@@ -108,7 +103,7 @@ async def test_a_conversation_with_the_name_of_a_run_does_not_touch_the_run(
 async def test_a_watcher_who_left_while_redis_was_lost_causes_no_error(server: Server, url: str) -> None:
     await server.create("c")
     records = LostRedis(url)
-    service = ConversationService(records, server.logs, lambda spec: pytest.fail("no container"), Plain())
+    service = ConversationService(records, server.logs, lambda spec: pytest.fail("no container"), ClearText())
     deps = ApiDependencies(None, None, None, TOKEN, service)  # type: ignore[arg-type]
     headers = [(b"authorization", f"Bearer {TOKEN}".encode())]
     scope = {"type": "websocket", "path": "/conversations/c/events", "headers": headers, "query_string": b""}

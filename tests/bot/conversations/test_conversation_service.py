@@ -6,16 +6,14 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from patchwright import AgentState, CustomAgent, ToolRequest
 from patchwright.bot.conversation_models import ConversationRecord, RunRequest, WorkspaceSpec
 from patchwright.bot.conversations.conversation_service import MAX_TRIES, ConversationService
-from patchwright.bot.redis.connection import redis_client
 from patchwright.bot.redis.conversation_records import ConversationRecords
-from patchwright.bot.redis.shared_run_log import UNARCHIVED_KEY, SharedLogStore
+from patchwright.bot.redis.shared_run_log import SharedLogStore
 from patchwright.resolver.domain import JobId
 from patchwright.resolver.events import (
     AgentStopped,
@@ -273,12 +271,3 @@ async def test_a_container_is_removed_when_another_process_has_the_workspace(dep
         while one.workspaces._open:
             await asyncio.sleep(0.1)
     assert list(two.workspaces._open) == [record.id]
-
-
-async def test_no_worker_archives_a_conversation(deployment: Deployment) -> None:
-    one = await deployment.start("one")
-    await create(one, LookingAgent(), PROMPT, TASK)
-    client = redis_client(deployment.url)
-    stored: Callable[..., Any] = client.zrange
-    assert await stored(UNARCHIVED_KEY, 0, -1) == []
-    await client.aclose()

@@ -177,10 +177,14 @@ def test_the_mention_is_configurable() -> None:
 )
 def test_parsing_takes_linear_time(text: str) -> None:
     """250 kB is four times GitHub's limit for a comment; quadratic code would take minutes."""
-    started_at = time.process_time()
-    find_command(text + "@agent", "@agent")
-    parse_request(text)
-    assert time.process_time() - started_at < 20
+
+    def measure() -> float:
+        started_at = time.process_time()
+        find_command(text + "@agent", "@agent")
+        parse_request(text)
+        return time.process_time() - started_at
+
+    assert any(measure() < 3 for _ in range(3))  # once more, because a busy machine counts more time
 
 
 @pytest.mark.parametrize(
