@@ -73,6 +73,10 @@ class ConversationList(FrozenModel):
     conversations: tuple[ConversationState, ...]
 
 
+class EventQuery(FrozenModel):
+    after: int = Field(default=0, ge=0, le=10**9)
+
+
 class EventPage(FrozenModel):
     model_config = ConfigDict(use_attribute_docstrings=True)
 
@@ -173,12 +177,12 @@ async def delete_conversation(_: Writer, record: Found, service: Service) -> Non
 
 @router.get("/{id}/events", responses=problems(404, 422))
 async def list_events(
-    _: Reader, record: Found, service: Service, after: Annotated[int, Query(ge=0, le=10**9)] = 0
+    _: Reader, record: Found, service: Service, query: Annotated[EventQuery, Query()]
 ) -> EventPage:
     """Returns the log without its first `after` entries, at most 1000 entries."""
-    entries = (await service.list_entries(record.log, after))[:PAGE_SIZE]
+    entries = (await service.list_entries(record.log, query.after))[:PAGE_SIZE]
     values = tuple(_parse(entry) for entry in entries)
-    return EventPage(entries=values, next=after + len(values))
+    return EventPage(entries=values, next=query.after + len(values))
 
 
 @router.websocket("/{id}/events")
