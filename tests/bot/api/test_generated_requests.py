@@ -22,7 +22,7 @@ from patchwright.bot.redis.embedded_redis import running_redis_url
 ROOT = Path(__file__).parents[3]
 TOKEN = "operator-token-of-a-test"
 AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
-CASES = int(os.environ.get("API_TEST_CASES", "100"))  # requests for each operation
+CASES = int(os.environ.get("API_TEST_CASES", "300"))  # requests for each operation
 
 # A request can be invalid although its form is described: a command is any text, but `stop` is not a request for a run.
 EXCLUDED = [positive_data_acceptance]
