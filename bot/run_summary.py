@@ -7,24 +7,19 @@ from patchwright.bot.faults import Fault
 from patchwright.bot.jobs import Cancellation, Failed, GitHubWait, JobRecord, JobResult, Stopped
 from patchwright.bot.usage_report import has_resumed, select_job_work
 from patchwright.resolver.activity.failure import FailureKind, classify_failure
-from patchwright.resolver.domain import Job, JobId, Published, RunId, Verdict
-from patchwright.resolver.events import Trajectory
+from patchwright.resolver.domain import Job, JobId, Published, Reported, RunId, Verdict
+from patchwright.resolver.events import Message, Trajectory, VerificationCompleted
+from patchwright.resolver.forge import DRY_RUN_URL
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.output_text import clip_line
 
 RunState = Literal[
-    "queued",
-    "running",
-    "published",
-    "reported",
-    "input_required",
-    "rejected",
-    "failed",
-    "stopped",
-    "resumed",
-]
+    "queued", "running", "published", "reported", "input_required", "rejected", "failed", "stopped", "resumed",
+    "completed", "dry-run",
+]  # fmt: skip
 """The state of a run. `stopped` means that the run ended without an outcome: somebody stopped it, or its worker
 died. `resumed` is the state of a job that resumed an earlier run; the earlier run has the state of the work.
+`completed`: the patch of a local run was verified. `dry-run`: the result was shown but not published.
 """
 MAX_TITLE_CHARS = 200
 
@@ -111,9 +106,10 @@ class RunSummary(FrozenModel):
             return self
         fault = result.fault if isinstance(result, Failed) else None
         error = result.error.partition(": ")[2] if isinstance(result, Failed) else ""
-        changes: dict[str, object] = {"state": result.kind, "fault": fault, "error": error}
-        if (verdict := getattr(result, "verdict", None)) is not None:
-            changes |= _verdict_fields(verdict)
+        state = "dry-run" if getattr(result, "url", "") == DRY_RUN_URL else result.kind
+        changes: dict[str, object] = {"state": state, "fault": fault, "error": error}
+        if isinstance(result, Published | Reported):
+            changes |= _verdict_fields(result.verdict)
         if url := getattr(result, "url", None):
             changes["url"] = url
         if isinstance(result, Published):
@@ -159,7 +155,9 @@ def summarize_log(job: Job, trajectory: Trajectory, *, is_running: bool) -> RunS
     """Summarizes a run from its log. If the job resumed the run, the usage includes only the job's own work."""
     entries = trajectory.entries
     job_summary = summarize_job(
-        job, entries[0].timestamp if entries else datetime.now(UTC), "running" if is_running else "stopped"
+        job,
+        entries[0].timestamp if entries else datetime.now(UTC),
+        "running" if is_running else find_log_state(trajectory),
     )
     usage = (select_job_work(job.id, trajectory) if has_resumed(job.id, trajectory) else trajectory).usage()
     verdict, started = trajectory.verdict, trajectory.run_started
@@ -176,6 +174,40 @@ def summarize_log(job: Job, trajectory: Trajectory, *, is_running: bool) -> RunS
         }
     )
     return summary.with_result(trajectory.job_completed.outcome) if trajectory.job_completed else summary
+
+
+def find_log_state(trajectory: Trajectory) -> RunState:
+    """Returns the state of a run that no process works on, as its log shows it. A log does not contain an error that
+    ended the work of a server, so the state is then `stopped`.
+    """
+    if completed := trajectory.job_completed:
+        outcome = completed.outcome
+        return "dry-run" if getattr(outcome, "url", None) == DRY_RUN_URL else outcome.kind
+    if trajectory.run_resumed:
+        return "resumed"
+    started, stopped = trajectory.run_started, trajectory.agent_stopped
+    if started is None or started.thread.url:
+        return "stopped"
+    reason = stopped.reason if stopped else None
+    if reason in ("input_required", "error"):
+        return "failed" if reason == "error" else "input_required"
+    is_verified = trajectory.verdict and not _was_sent_back(trajectory)
+    return "completed" if is_verified and reason != "stuck" else "stopped"
+
+
+def _was_sent_back(trajectory: Trajectory) -> bool:
+    """Returns True if the agent was to continue after the latest verdict."""
+    for event in reversed(tuple(trajectory)):
+        if isinstance(event, VerificationCompleted):
+            return False
+        if isinstance(event, Message) and event.source == "verification":
+            return True
+    return False
+
+
+def label_state(state: str) -> str:
+    """Returns the name of a state for people."""
+    return state.replace("_", " ")
 
 
 def summarize_work(job: Job, trajectory: Trajectory, *, is_running: bool) -> tuple[RunSummary, ...]:

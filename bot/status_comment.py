@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from patchwright.bot.errors import Preempted, QueueDown
 from patchwright.bot.faults import classify_error
@@ -20,6 +20,7 @@ from patchwright.resolver.errors import (
     ModelConnectionFailed,
     ModelUnreachable,
 )
+from patchwright.resolver.events import Trajectory
 from patchwright.resolver.forge import Forge
 from patchwright.resolver.pipeline.salvage import salvage_run
 from patchwright.resolver.rendering.template_renderer import render_reply
@@ -36,38 +37,41 @@ EDIT_INTERVAL_SECONDS = 30.0
 LAST_EDIT_TIMEOUT_SECONDS = 40.0
 # How long the shutdown of a server waits for the edit that reports the pause.
 PAUSE_EDIT_TIMEOUT_SECONDS = 5.0
+# Shows the log in the comment, with this priority. An activity replaces the one that the log implies.
+CommentWriter = Callable[..., Awaitable[None]]
 PAUSED = Activity(verb="paused, because the server is stopping. I continue when it has started again.")
 
 
 def comment_reporter(
-    forge: Forge, settings: Settings, interval: float = EDIT_INTERVAL_SECONDS
+    forge: Forge,
+    settings: Settings,
+    interval: float = EDIT_INTERVAL_SECONDS,
+    *,
+    on_command_line: bool = False,
 ) -> ProgressReporter:
     """Returns a reporter that posts a status comment at once, and edits the comment while the run continues.
 
     The edits stop when the run ends. So they cannot overwrite the final text, which resolver/pipeline/publish.py or
-    `report_failure` posts.
+    `report_failure` posts. `on_command_line` is True if an operator continues the run of a server there.
     """
 
     @contextlib.asynccontextmanager
     async def reporting(job: Job, run: RunLog) -> AsyncIterator[None]:
-        with write_priority(Priority.ACKNOWLEDGMENT):
-            trajectory = run.trajectory
-            await forge.upsert_comment(
-                job.repo,
-                job.number,
-                job.id,
-                render_progress(job.id, trajectory, settings),
-                in_progress=True,
-            )
+        async def post(trajectory: Trajectory, priority: Priority, activity: Activity | None = None) -> None:
+            text = render_progress(job.id, trajectory, settings, activity, on_command_line=on_command_line)
+            with write_priority(priority):
+                await forge.upsert_comment(job.repo, job.number, job.id, text, in_progress=True)
+
+        trajectory = run.trajectory
+        await post(trajectory, Priority.ACKNOWLEDGMENT)
         is_over, is_suspended = asyncio.Event(), False
-        writer = asyncio.create_task(
-            _keep_updated(job, run, len(trajectory), forge, settings, interval, is_over)
-        )
+        writer = asyncio.create_task(_keep_updated(job, run, len(trajectory), post, interval, is_over))
         try:
             yield
         except asyncio.CancelledError:
             # A stop by a person, or the end of a workflow, has a final text of its own.
-            is_suspended = current_cancellation() is None and settings.workflow_url is None
+            has_final_text = on_command_line or settings.workflow_url is not None
+            is_suspended = current_cancellation() is None and not has_final_text
             raise
         finally:
             is_over.set()
@@ -76,19 +80,17 @@ def comment_reporter(
             finally:
                 writer.cancel()
             if is_suspended:
-                await _report_pause(job, run, forge, settings)
+                await _report_pause(job, run, post)
 
     return reporting
 
 
-async def _report_pause(job: Job, run: RunLog, forge: Forge, settings: Settings) -> None:
+async def _report_pause(job: Job, run: RunLog, post: CommentWriter) -> None:
     """Says in the comment that the run waits for the server. A failure is only logged, because the server stops."""
     try:
         async with asyncio.timeout(PAUSE_EDIT_TIMEOUT_SECONDS):
             await run.check_ownership()
-            text = render_progress(job.id, run.trajectory, settings, PAUSED)
-            with write_priority(Priority.ACKNOWLEDGMENT):
-                await forge.upsert_comment(job.repo, job.number, job.id, text, in_progress=True)
+            await post(run.trajectory, Priority.ACKNOWLEDGMENT, PAUSED)
     except (ForgeError, LogError, QueueDown, TimeoutError) as exc:
         log.warning("pause not reported", extra={"job": job.id, "error": str(exc)})
 
@@ -97,8 +99,7 @@ async def _keep_updated(
     job: Job,
     run: RunLog,
     reported_events: int,
-    forge: Forge,
-    settings: Settings,
+    post: CommentWriter,
     interval: float,
     is_over: asyncio.Event,
 ) -> None:
@@ -114,14 +115,7 @@ async def _keep_updated(
             # If this process was suspended, another worker may have taken over the run and posted the final
             # text.
             await run.check_ownership()
-            with write_priority(Priority.PROGRESS):
-                await forge.upsert_comment(
-                    job.repo,
-                    job.number,
-                    job.id,
-                    render_progress(job.id, trajectory, settings),
-                    in_progress=True,
-                )
+            await post(trajectory, Priority.PROGRESS)
             reported_events = len(trajectory)
         except LogLocked:
             return

@@ -298,9 +298,9 @@ class Usage(FrozenModel):
     cached_tokens: int = 0
     completion_tokens: int = 0
     steps: int = 0
-    """Number of the model's replies."""
+    """Number of steps. A step is a reply of the model with its tool calls."""
     seconds: float = 0.0
-    """Working time since the first event, without the time for waiting and publishing."""
+    """Working time since the settings were recorded, without the time for waiting and publishing."""
 
     @property
     def cost(self) -> Cost:
@@ -353,7 +353,8 @@ class Reported(FrozenModel):
     branch: str | None
     """Branch with the work, if there was any."""
     reason: str
-    verdict: Verdict
+    verdict: Verdict | None = None
+    """None if the job asked for no change, such as a question."""
 
 
 class Rejected(FrozenModel):

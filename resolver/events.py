@@ -218,8 +218,6 @@ class _RunTotals(NamedTuple):
     """The usage so far, except its time. `seconds` contains the time."""
     replies: tuple[ModelReply, ...] = ()
     checkpoint: Patch | None = None
-    is_configured: bool = False
-    """True if the settings of the run were recorded."""
     condensations: tuple[Condensation, ...] = ()
 
     @property
@@ -227,7 +225,7 @@ class _RunTotals(NamedTuple):
         return self.usage.model_copy(update={"seconds": self.seconds})
 
     def add(self, entry: Entry) -> "_RunTotals":
-        _, seconds, spent, decisions, checkpoint, is_configured, condensations = self
+        _, seconds, spent, decisions, checkpoint, condensations = self
         match event := entry.event:
             case ModelReply(usage=usage):
                 spent, decisions = spent.add(usage, steps=1), (*decisions, event)
@@ -243,16 +241,15 @@ class _RunTotals(NamedTuple):
                 condensations = (*condensations, event)
             case _:
                 pass
-        # Before these events, the run waited for a process or a person, or its result was being published. A process
-        # that continues the run begins with another RunConfigured.
-        idle = isinstance(event, JobCompleted) or (is_configured and isinstance(event, RunConfigured))
+        # Before these events, the run waited for a process or a person, or its result was being published. Each process
+        # that works on the run begins with RunConfigured.
+        idle = isinstance(event, JobCompleted | RunConfigured)
         idle = idle or (isinstance(event, Message) and (event.source == "resume" or bool(event.trigger_id)))
         if self.last_entry_at is not None and not idle:
             seconds += (entry.timestamp - self.last_entry_at).total_seconds()
         # After these events, no work is done until somebody resumes the run.
         at = None if isinstance(event, JobCompleted | Paused) else entry.timestamp
-        is_configured = is_configured or isinstance(event, RunConfigured)
-        return _RunTotals(at, seconds, spent, decisions, checkpoint, is_configured, condensations)
+        return _RunTotals(at, seconds, spent, decisions, checkpoint, condensations)
 
 
 def _is_resume(entry: Entry) -> bool:

@@ -56,7 +56,7 @@ def check_limits(trajectory: Trajectory, limits: Limits) -> AgentStopped | None:
     """
     usage = trajectory.usage_since_resume()
     if usage.steps >= limits.steps:
-        return AgentStopped(reason="limit", detail=f"The limit on model replies is reached ({limits.steps}).")
+        return AgentStopped(reason="limit", detail=f"The step limit of {limits.steps} is reached.")
     if usage.usd >= limits.usd:
         spent = format_usd(usage.cost or usage.usd)
         return AgentStopped(reason="limit", detail=f"The budget of ${limits.usd} is spent ({spent}).")

@@ -105,7 +105,7 @@ def price_table() -> str:
 
 def run_table() -> str:
     """Each recorded run with its tokens, and its cost with and without prompt caching."""
-    lines = [f"| Run | Replies | Tokens read | Tokens written | {' | '.join(LEVELS)} |", "| --- " * 7 + "|"]
+    lines = [f"| Run | Steps | Tokens read | Tokens written | {' | '.join(LEVELS)} |", "| --- " * 7 + "|"]
     for run in recorded_runs():
         read, _, written = (sum(column) for column in zip(*run.requests, strict=True))
         costs = (

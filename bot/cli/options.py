@@ -58,7 +58,7 @@ def add_settings_options(
         "--max-steps",
         type=int,
         metavar="N",
-        help="maximum number of model replies (default 100) [PATCHWRIGHT_MAX_STEPS]",
+        help="maximum number of steps, each a reply of the model (default 100) [PATCHWRIGHT_MAX_STEPS]",
     )
     group.add_argument(
         "--max-usd",

@@ -22,6 +22,7 @@ def add_runs(commands: Subparsers) -> None:
     command.add_argument(
         "--state",
         metavar="STATE",
+        type=lambda state: state.replace(" ", "_"),
         help="only runs in this state: running, published, input_required, stopped ...",
     )
     command.add_argument(
@@ -83,7 +84,7 @@ def add_replay(commands: Subparsers) -> None:
         CHECK_EXIT_CODES,
     )
     add_run_argument(command)
-    command.add_argument("--step", type=int, metavar="N", help="print the prompt of the model's Nth reply")
+    command.add_argument("--step", type=int, metavar="N", help="print the prompt of step N")
     add_config_and_json_options(command)
     command.set_defaults(handler=run)
 

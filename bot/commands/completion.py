@@ -34,7 +34,7 @@ def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 
 
 def _completer(metavar: str) -> Callable[..., Any]:
-    from patchwright.bot.commands.run_table import ListedState
+    from patchwright.bot.commands.run_table import LISTED_STATES
     from patchwright.resolver.domain import VerdictKind
 
     completers: dict[str, Callable[..., Any]] = {
@@ -42,7 +42,7 @@ def _completer(metavar: str) -> Callable[..., Any]:
         "FILE": FilesCompleter(),
         "PATH": FilesCompleter(),
         "DIR": DirectoriesCompleter(),
-        "STATE": lambda **_: get_args(ListedState),
+        "STATE": lambda **_: LISTED_STATES,
         "VERDICT": lambda **_: get_args(VerdictKind),
     }
     return completers.get(metavar) or (

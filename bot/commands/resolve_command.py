@@ -12,7 +12,7 @@ from patchwright.bot.composition import composition_root
 from patchwright.bot.terminal.exit_codes import (
     ERROR,
     INPUT_REQUIRED,
-    REJECTED,
+    OUTCOME_EXIT_CODES,
     SUCCESS,
     UNPROVEN,
     UNSUCCESSFUL,
@@ -29,6 +29,7 @@ from patchwright.bot.terminal.local_files import (
     write_patch,
 )
 from patchwright.bot.terminal.output import (
+    describe_usage,
     end_sentence,
     outcome_json,
     print_json,
@@ -57,7 +58,6 @@ from patchwright.resolver.errors import LogError, SettingsError, UsageError
 from patchwright.resolver.events import AgentStopped, Trajectory
 from patchwright.resolver.forge import DRY_RUN_URL
 from patchwright.resolver.llm.model_check import check_endpoint, check_models
-from patchwright.resolver.rendering import filters
 from patchwright.resolver.run_limits import is_complete
 from patchwright.resolver.run_log import FileLogStore, Listener
 from patchwright.resolver.settings.connection_check import find_connection_problem
@@ -167,7 +167,7 @@ def _describe_unstarted_run(run: str, earlier: Trajectory, stopped: AgentStopped
 async def _resolve_on_forge(
     job: Job, options: argparse.Namespace, settings: Settings, earlier: Trajectory
 ) -> int:
-    from patchwright.bot.commands.server_logs import share_with_server
+    from patchwright.bot.commands.server_logs import continuation_reporter, share_with_server
     from patchwright.bot.errors import WriteAccessMissing
     from patchwright.bot.github.write_check import with_write_check
     from patchwright.bot.status_comment import null_reporter
@@ -186,7 +186,7 @@ async def _resolve_on_forge(
         composition_root.open_forge(settings) as github,
         composition_root.build_run_dependencies(settings, notify=print_stderr, listeners=(listener,)) as deps,
     ):
-        forge = (
+        to_publish = (
             DryRunForge(
                 github,
                 lambda title, body: show(f"\n--- {strip_control_chars(title)}\n{strip_control_chars(body)}"),
@@ -194,7 +194,10 @@ async def _resolve_on_forge(
             if options.dry_run
             else github
         )
-        reporter = null_reporter if options.dry_run else with_write_check(null_reporter, github.write_check)
+        forge = MaskingForge(to_publish, deps.secrets.mask)
+        is_shown = earlier.run_started is not None and not options.dry_run
+        reporter = continuation_reporter(forge, settings, deps) if is_shown else null_reporter
+        reporter = reporter if options.dry_run else with_write_check(reporter, github.write_check)
         async with share_with_server(
             job, settings, FileLogStore(settings.data / "runs"), reporter, print_stderr
         ) as (logs, reporter):
@@ -205,7 +208,7 @@ async def _resolve_on_forge(
                     async with deps.logs.open(job.id, deps.listeners) as log:
                         await record_operator_resume(job, log)
                 try:
-                    outcome = await resolve_job(job, deps, MaskingForge(forge, deps.secrets.mask), reporter)
+                    outcome = await resolve_job(job, deps, forge, reporter)
                 except WriteAccessMissing as exc:
                     advice = "Grant this access, or pass --dry-run to see the result without publishing it"
                     raise UsageError(f"{exc} {advice}") from exc
@@ -217,7 +220,8 @@ async def _resolve_on_forge(
     else:
         print_stdout(strip_control_chars(_outcome_text(outcome)))
         print_stdout(_cost_and_log_text(job, settings, trajectory.usage()))
-    return _exit_code(outcome, trajectory)
+    is_reported = isinstance(outcome, Reported)
+    return _failure_exit_code(trajectory) if is_reported else OUTCOME_EXIT_CODES[outcome.kind]
 
 
 async def _resolve_on_disk(
@@ -275,10 +279,7 @@ def _open_display(options: argparse.Namespace, earlier: Trajectory) -> AbstractA
 
 def _cost_and_log_text(job: Job, settings: Settings, usage: Usage) -> str:
     """Returns a text with the cost of the run and the path of the run's log."""
-    steps = f"{usage.steps} step{'' if usage.steps == 1 else 's'}"
-    duration, cost = filters.format_duration(usage.seconds), filters.format_usage(usage)
-    totals = ", ".join(filter(None, (duration, steps, f"{usage.tokens:,} tokens", cost)))
-    return f"total: {totals}\nlog: {settings.data / 'runs' / job.id}\nview: patchwright view {job.id}"
+    return f"total: {describe_usage(usage)}\nlog: {settings.data / 'runs' / job.id}\nview: patchwright view {job.id}"
 
 
 def _print_question(
@@ -318,18 +319,6 @@ def _outcome_text(outcome: Outcome) -> str:
 
 def _url_text(url: str) -> str:
     return "none (dry run)" if url == DRY_RUN_URL else url
-
-
-def _exit_code(outcome: Outcome, trajectory: Trajectory) -> int:
-    match outcome:
-        case Published():
-            return SUCCESS
-        case Rejected():
-            return REJECTED
-        case InputRequired():
-            return INPUT_REQUIRED
-        case Reported():
-            return _failure_exit_code(trajectory)
 
 
 def _verdict_exit_code(kind: VerdictKind, trajectory: Trajectory) -> int:

@@ -10,14 +10,14 @@ from typing import Literal, get_args
 
 from patchwright.bot.errors import ArchiveDown
 from patchwright.bot.observe.archive import StoredRuns
+from patchwright.bot.run_summary import RunState, find_log_state, label_state, summarize_log
 from patchwright.bot.terminal.output import print_json, strip_control_chars
 from patchwright.bot.terminal.style import Style, detect_style, display_width, terminal_size, truncate
 from patchwright.resolver.cost import cost_fields, round_usd
 from patchwright.resolver.descriptions import label_verdict
-from patchwright.resolver.domain import Published, Rejected, RunId, VerdictKind
+from patchwright.resolver.domain import Rejected, RunId, VerdictKind
 from patchwright.resolver.errors import LogError, UsageError
-from patchwright.resolver.events import Message, Trajectory, VerificationCompleted
-from patchwright.resolver.forge import DRY_RUN_URL
+from patchwright.resolver.events import Trajectory
 from patchwright.resolver.masking import mask_model
 from patchwright.resolver.secrets import Secrets
 from patchwright.runtime.frozen_model import FrozenModel
@@ -28,18 +28,8 @@ DEFAULT_COUNT = 20  # The number of runs that are listed without --all.
 MIN_TITLE_WIDTH = 24
 
 
-ListedState = Literal[
-    "running",
-    "published",
-    "reported",
-    "input_required",
-    "rejected",
-    "dry-run",
-    "resumed",
-    "completed",
-    "stopped",
-    "damaged",
-]
+ListedState = RunState | Literal["damaged"]
+LISTED_STATES: tuple[str, ...] = (*get_args(RunState), "damaged")
 
 
 class RunListEntry(FrozenModel):
@@ -47,10 +37,7 @@ class RunListEntry(FrozenModel):
 
     run: str
     state: ListedState
-    """The state of the run. `completed`: the patch was verified, and the run does not publish to GitHub.
-    `dry-run`: the result was shown but not published. `resumed`: the job continued an earlier run, whose log
-    contains the work. `stopped`: the run can be resumed.
-    """
+    """The state of the run. `damaged`: its log cannot be read."""
     repository: str = ""
     number: int | None = None
     """Number of the issue or pull request; None for a local repository."""
@@ -116,7 +103,7 @@ def print_run_table(
 
 
 def _check_filters(options: argparse.Namespace) -> None:
-    for option, allowed in (("state", get_args(ListedState)), ("verdict", get_args(VerdictKind))):
+    for option, allowed in (("state", LISTED_STATES), ("verdict", get_args(VerdictKind))):
         value = getattr(options, option)
         if value and value not in allowed:
             raise UsageError(f"--{option} must be one of {', '.join(allowed)}, not `{value[:40]}`")
@@ -138,23 +125,21 @@ def _read_entry(updated_at: datetime, run: RunId, is_locked: bool, logs: StoredR
         return RunListEntry(run=run, state="damaged", updated_at=updated_at)
     if trajectory.subagent_started:
         return None
-    started, verdict, usage = trajectory.run_started, trajectory.verdict, trajectory.usage()
-    cost = cost_fields("cost_usd", usage.cost)
-    outcome = trajectory.job_completed.outcome if trajectory.job_completed else None
-    verdict = getattr(outcome, "verdict", verdict)
+    if (started := trajectory.run_started) is None:
+        state = "running" if is_locked else find_log_state(trajectory)
+        return RunListEntry(run=run, state=state, note=_describe_unstarted(trajectory), updated_at=updated_at)
+    summary = summarize_log(started.job, trajectory, is_running=is_locked)
     return RunListEntry(
         run=run,
-        state="running" if is_locked else _state_of_log(trajectory),
-        repository=str(started.job.repo) if started else "",
-        number=started.thread.number if started and started.thread.url else None,
-        title=clip_line(started.thread.title, 200) if started else "",
-        note=_describe_unstarted(trajectory) if started is None else "",
-        verdict=verdict.kind if verdict else None,
-        is_documentation_only=verdict is not None and verdict.documentation_only,
-        pull_request=outcome.url if isinstance(outcome, Published) and outcome.url != DRY_RUN_URL else None,
-        cost_usd=cost.get("cost_usd"),
-        cost_usd_at_least=cost.get("cost_usd_at_least"),
-        steps=usage.steps,
+        state=summary.state,
+        repository=summary.repository,
+        number=summary.number if started.thread.url else None,
+        title=summary.title,
+        verdict=summary.verdict or None,
+        is_documentation_only=summary.is_documentation_only,
+        pull_request=summary.url if summary.pull_request and summary.state != "dry-run" else None,
+        **cost_fields("cost_usd", trajectory.usage().cost),
+        steps=summary.steps,
         updated_at=updated_at,
     )
 
@@ -167,33 +152,9 @@ def _describe_unstarted(trajectory: Trajectory) -> str:
     return clip_line(outcome.explanation, 200) if isinstance(outcome, Rejected) else ""
 
 
-def _state_of_log(trajectory: Trajectory) -> ListedState:
-    if trajectory.job_completed:
-        outcome = trajectory.job_completed.outcome
-        return "dry-run" if getattr(outcome, "url", None) == DRY_RUN_URL else outcome.kind
-    if trajectory.run_resumed:
-        return "resumed"
-    stop_reason = trajectory.agent_stopped.reason if trajectory.agent_stopped else None
-    if stop_reason == "input_required":
-        return "input_required"
-    if stop_reason in ("error", "stuck"):
-        return "stopped"
-    return "completed" if trajectory.verdict and not _was_sent_back(trajectory) else "stopped"
-
-
-def _was_sent_back(trajectory: Trajectory) -> bool:
-    """Returns True if the agent was to continue after the latest verdict."""
-    for entry in reversed(trajectory.entries):
-        if isinstance(entry.event, VerificationCompleted):
-            return False
-        if isinstance(entry.event, Message) and entry.event.source == "verification":
-            return True
-    return False
-
-
-def is_being_written(log: Path) -> bool:
-    """Returns True if a process on this machine works on the run with this log."""
-    return log.is_file() and log.stat().st_ino in _locked_inodes()
+def is_being_written(file: Path) -> bool:
+    """Returns True if a process on this machine has locked this file, such as the log of a run."""
+    return file.is_file() and file.stat().st_ino in _locked_inodes()
 
 
 def _locked_inodes() -> Iterator[int]:
@@ -224,7 +185,9 @@ def _table_lines(runs: list[RunListEntry], width: int | None, style: Style) -> I
         yield style.dim(_wrap_row(head, widths, width)[0])
     for entry, row in zip(runs, rows, strict=True):
         first, *more = _wrap_row(row, widths, width)
-        yield re.sub(rf"(?<=  ){entry.state}(?= |$)", _color_state(entry.state, style), first, count=1)
+        yield re.sub(
+            rf"(?<=  ){label_state(entry.state)}(?= |$)", _color_state(entry.state, style), first, count=1
+        )
         yield from map(style.dim, more)
 
 
@@ -251,7 +214,7 @@ def _row(entry: RunListEntry) -> tuple[str, ...]:
     about = f"{entry.repository}{number} {clip_line(entry.title, 60)}" if entry.repository else entry.note
     age = _age((datetime.now(UTC) - entry.updated_at).total_seconds())
     verdict = label_verdict(entry.verdict or "", documentation_only=entry.is_documentation_only)
-    return (entry.run, entry.state, verdict, _cost_text(entry), age, about)
+    return (entry.run, label_state(entry.state), verdict, _cost_text(entry), age, about)
 
 
 def _cost_text(entry: RunListEntry) -> str:
@@ -275,6 +238,7 @@ def _color_state(state: ListedState, style: Style) -> str:
     return {
         "published": style.green,
         "damaged": style.red,
+        "failed": style.red,
         "running": style.yellow,
         "input_required": style.yellow,
-    }.get(state, str)(state)
+    }.get(state, str)(label_state(state))

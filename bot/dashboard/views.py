@@ -14,7 +14,7 @@ from patchwright.bot.dashboard.live_runs import RunPageView
 from patchwright.bot.dashboard.run_list import STATES, VERDICTS, RunListPage, RunStatistics
 from patchwright.bot.jobs import GitHubWait
 from patchwright.bot.redis.sessions import Session
-from patchwright.bot.run_summary import RunSummary
+from patchwright.bot.run_summary import RunSummary, label_state
 from patchwright.resolver.activity.failure import FAILURE_LABELS
 from patchwright.resolver.cost import round_usd
 from patchwright.resolver.descriptions import label_verdict
@@ -193,6 +193,7 @@ def render_page(template: str, context: PageContext, **values: object) -> str:
         dashboard_script=_static_url("dashboard.js"),
         welcome_script=_static_url("welcome.js"),
         failure_labels=FAILURE_LABELS,
+        label_state=label_state,
         describe_wait=_describe_wait,
         describe_retry=lambda tries: f"failed {'once' if tries == 1 else f'{tries} times'} and waits for its next try",
         format_age=_format_age,

@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
+from patchwright.bot.commands.run_table import is_being_written
 from patchwright.bot.doctor.runner import CheckResult, DoctorCheck, failed, is_server, ok, warning
 from patchwright.bot.errors import QueueDown
 from patchwright.bot.redis.connection import find_redis_problem
 from patchwright.bot.redis.delivery_inbox import DeliveryInbox
-from patchwright.bot.redis.embedded_redis import find_redis_server, running_redis_url
+from patchwright.bot.redis.embedded_redis import LOCK_NAME, find_redis_server, running_redis_url
 from patchwright.bot.redis.heartbeats import Heartbeats
 from patchwright.resolver.settings.settings import Settings
 
@@ -29,7 +30,11 @@ async def check_redis(settings: Settings) -> list[CheckResult]:
 
     If a server is configured, the check fails if no server or no worker is running.
     """
-    url = settings.redis_url or await asyncio.to_thread(running_redis_url, settings.data)
+    embedded = await asyncio.to_thread(running_redis_url, settings.data)
+    if embedded is None and await asyncio.to_thread(is_being_written, settings.data / "redis" / LOCK_NAME):
+        fix = "Open the URL that patchwright serve printed, and complete the setup."
+        return [warning("server", "running, but its setup in the browser is not complete", fix)]
+    url = settings.redis_url or embedded
     if url is None and is_server(settings):
         detail = f"not running: no server uses the data directory {settings.data}"
         return [failed("server", detail, "Start patchwright serve.")]

@@ -124,19 +124,22 @@ class JobReport:
             f"at least {_format_cost(cost.usd)}" if isinstance(cost, MinimumCost) else outputs["cost-usd"]
         )
         tests = ""
-        has_run = trajectory.run_started and (verdict is not None or trajectory.replies())
+        is_canceled = kind == "stopped"
+        has_run = trajectory.run_started and (verdict is not None or trajectory.replies() or is_canceled)
         if self._has_details and has_run:
-            tests = _run_text(verdict, summarize_run(trajectory), rows)
+            tests = _run_text(verdict, summarize_run(trajectory), rows, is_canceled=is_canceled)
         elif self._has_details:  # The text about a run has the cost, too.
             rows |= {"Cost (USD)": dollars, "Tokens": outputs["tokens"]}
         write_outputs(self._environ, outputs, _job_summary(self._job, kind, rows, tests))
 
 
-def _run_text(verdict: Verdict | None, summary: Summary, rows: Mapping[str, str]) -> str:
+def _run_text(
+    verdict: Verdict | None, summary: Summary, rows: Mapping[str, str], *, is_canceled: bool
+) -> str:
     """Returns the text about a run below the table `rows`, without what these rows say already."""
     if any(escape_markdown(summary.stop_detail) in row for row in rows.values()):
         summary = summary.model_copy(update={"stopped_early": False})
-    return render_reply("job_summary.md.j2", verdict=verdict, summary=summary)
+    return render_reply("job_summary.md.j2", verdict=verdict, summary=summary, is_canceled=is_canceled)
 
 
 def _outcome_rows(outcome: Outcome) -> dict[str, str]:
@@ -145,7 +148,8 @@ def _outcome_rows(outcome: Outcome) -> dict[str, str]:
             rows = {"Pull request": f"{url}{' (draft)' if draft else ''}", "Verdict": _label(verdict)}
             return rows | {"Reason": format_sentence(verdict.reason)}
         case Reported(url=url, reason=reason, verdict=verdict):
-            return {"Comment": url, "Verdict": _label(verdict), "Reason": format_sentence(reason)}
+            row = {"Verdict": _label(verdict)} if verdict else {}
+            return {"Comment": url, **row, "Reason": format_sentence(reason)}
         case InputRequired(url=url, question=question):
             return {"Question": escape_markdown(question), "Comment": url}
         case Rejected(explanation=explanation):

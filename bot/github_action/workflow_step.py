@@ -9,14 +9,15 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from secrets import token_hex
-from typing import TypeAlias, assert_never
+from typing import TypeAlias
 
 from patchwright.bot.github_action.operator_messages import annotation, escape_markdown, word_for_workflow
 from patchwright.bot.github_action.step_report import OUTPUTS, JobReport, format_sentence, write_outputs
 from patchwright.bot.job_runner import JobCanceled, JobResolver, unwrap_exception_group
+from patchwright.bot.terminal.exit_codes import OUTCOME_EXIT_CODES
 from patchwright.bot.webhooks.delivery import Delivery, IgnoredEvent, UnreadableDelivery, parse_delivery
 from patchwright.bot.webhooks.triggers import TriggerRequest, Triggers, find_request
-from patchwright.resolver.domain import InputRequired, Job, Outcome, Published, Rejected, Reported
+from patchwright.resolver.domain import Job, Outcome, Reported
 from patchwright.resolver.errors import (
     Forbidden,
     ModelAccessDenied,
@@ -165,7 +166,7 @@ class _StepRun:
             await asyncio.wait((reporting,), timeout=CANCEL_TIMEOUT_SECONDS)
             is_reported = reporting.done() and not reporting.cancelled() and reporting.exception() is None
             branch = reporting.result() if is_reported else ""
-            self.report.report("stopped", values={"branch": branch})
+            self.report.report("stopped", {"Reason": format_sentence(CANCELED)}, {"branch": branch})
             raise
         except (ResolverError, SandboxError, ExceptionGroup) as exc:
             error = unwrap_exception_group(exc)
@@ -183,7 +184,7 @@ class _StepRun:
             self.warnings.append(_describe(job, outcome))
         else:
             self._warn_about_failure()
-        return exit_code(outcome)
+        return OUTCOME_EXIT_CODES[outcome.kind]
 
     def _warn_about_failure(self) -> None:
         """Adds a warning if an error, such as a failure of the model's provider, ended the agent's work."""
@@ -217,20 +218,6 @@ def report_early_error(
 
 def error_exit_code(error: Exception) -> int:
     return 2 if isinstance(error, OPERATOR_ERRORS) else 1
-
-
-def exit_code(outcome: Outcome) -> int:
-    match outcome:
-        case Published():
-            return 0
-        case Reported():
-            return 3
-        case Rejected():
-            return 4
-        case InputRequired():
-            return 6
-        case _:
-            assert_never(outcome)
 
 
 def read_event(environ: Mapping[str, str]) -> Delivery:

@@ -23,7 +23,7 @@ COUNTER_DEFINITIONS = (
     ("usd", "cost_dollars", "Known cost of runs, in dollars.", ()),
     ("unpriced", "unpriced_runs", "Runs with a model call of unknown price.", ()),
     ("tokens", "tokens", "Model tokens; cached tokens are included in prompt tokens.", ("kind", "model")),
-    ("steps", "steps", "Model replies.", ()),
+    ("steps", "steps", "Steps of the agent.", ()),
     ("repairs", "repairs", "Number of times that a patch was returned to the agent for repair.", ()),
     ("ci", "ci", "Commits with CI on hold, and jobs that repair failed checks.", ("action",)),
 )  # fmt: skip

@@ -29,6 +29,9 @@ STOP_TIMEOUT_SECONDS = 10.0
 RESTART_DELAY_SECONDS = 0.5  # Pause before restarting a server that exited.
 REPLY_TIMEOUT_SECONDS = 2.0
 MAX_LOG_BYTES = 1024 * 1024  # Bytes; a larger log is deleted at the next start.
+LOCK_NAME = (
+    "lock"  # A file in the directory of Redis. Each server locks it, also while it waits for its setup.
+)
 MAX_SOCKET_PATH_BYTES = 100  # Bytes of a Unix socket path: Linux allows 107, macOS 103.
 
 
@@ -40,9 +43,7 @@ async def run_embedded_redis(data: Path) -> AsyncIterator[str]:
     Raises SettingsError if there is no binary, the directory is in use, or the server does not start.
     """
     binary = find_redis_server()
-    directory = data / "redis"
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _lock_directory(directory), _socket_path(directory) as socket:
+    with lock_data_directory(data) as directory, _socket_path(directory) as socket:
         await _stop_orphan(socket)
         server = await _start(binary, directory, socket)
         supervisor = asyncio.create_task(_keep_running(server, binary, directory, socket))
@@ -81,21 +82,23 @@ def running_redis_url(data: Path) -> str | None:
 
 
 @contextlib.contextmanager
-def _lock_directory(directory: Path) -> Iterator[None]:
-    """Locks the directory, so that no other server uses it. The kernel releases the lock when this process
-    ends.
+def lock_data_directory(data: Path) -> Iterator[Path]:
+    """Locks the data directory, so that no other server uses it, and yields the directory of Redis. The kernel
+    releases the lock when this process ends.
 
     Raises SettingsError if another process holds the lock.
     """
-    with (directory / "lock").open("w") as file:
+    directory = data / "redis"
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (directory / LOCK_NAME).open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as exc:
             raise SettingsError(
-                f"Another patchwright server uses {directory.parent}. "
+                f"Another patchwright server uses {data}. "
                 "Stop it, or set PATCHWRIGHT_DATA to another directory."
             ) from exc
-        yield
+        yield directory
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from ipaddress import ip_address
 
 from patchwright.bot.http_server import HttpServer, listener_url
 from patchwright.bot.redis.connection import wait_for_redis
+from patchwright.bot.redis.embedded_redis import lock_data_directory
 from patchwright.bot.setup import credential_store
 from patchwright.bot.setup.credential_key import key_settings
 from patchwright.bot.setup.image_preparation import ImagePreparation
@@ -60,7 +61,7 @@ async def run_setup(
         image_preparation,
     )
     server = HttpServer(wizard.create_app())
-    with catch_stop_signals() as stop_signal:
+    with lock_data_directory(settings.data), catch_stop_signals() as stop_signal:
         serving = asyncio.create_task(server.serve(sockets=[_duplicate_socket(listening_socket)]))
         done = asyncio.create_task(wizard.done.wait())
         print(render_start_notice(setup_url(settings, listening_socket), code.text), flush=True)

@@ -16,6 +16,9 @@ JOB_EXIT_CODES = {
     REJECTED: "rejected: the request was not allowed",
     INPUT_REQUIRED: "input required: the run waits for an answer (a comment on GitHub; with --repo: --answer)",
 }
+OUTCOME_EXIT_CODES = {
+    "published": SUCCESS, "reported": UNSUCCESSFUL, "rejected": REJECTED, "input_required": INPUT_REQUIRED
+}  # fmt: skip
 COMMON_EXIT_CODES = {
     USAGE_ERROR: "usage or configuration error: the message says what to change",
     ERROR: "internal or infrastructure error",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from patchwright.bot.terminal.local_files import absolute_path, print_old_file_notice, write_patch
-from patchwright.bot.terminal.output import print_stderr
+from patchwright.bot.terminal.output import describe_usage, print_stderr
 from patchwright.resolver.domain import Job
 from patchwright.resolver.errors import LogError, LogLocked, UsageError
 from patchwright.resolver.run_log import FileLogStore
@@ -61,4 +61,4 @@ def _report_interrupt(job: Job, logs: FileLogStore, options: argparse.Namespace)
             options.saved_run["patch_file"] = written
             print_stderr(f"\nThe changes so far are in {written}; they were not tested.")
     print_stderr(f"\nThe run was saved. Resume it with: {resume_command(job, options)}")
-    print_stderr(f"View it with: patchwright view {job.id}")
+    print_stderr(f"View it with: patchwright view {job.id}\nSo far: {describe_usage(trajectory.usage())}")

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import TextIO
 
 from patchwright.bot.terminal.output import strip_control_chars
-from patchwright.bot.terminal.progress_printer import CHECKBOXES, EMPTY_TRAJECTORY, ProgressPrinter
+from patchwright.bot.terminal.progress_printer import CHECKBOXES, EMPTY_TRAJECTORY, VERIFYING, ProgressPrinter
 from patchwright.bot.terminal.style import Style, can_redraw, detect_style, terminal_size, truncate
 from patchwright.resolver.cost import format_usd
 from patchwright.resolver.descriptions import describe_action, name_thread
@@ -23,19 +23,15 @@ from patchwright.resolver.events import Entry, Message, Trajectory
 from patchwright.resolver.rendering import filters
 from patchwright.resolver.run_calls import latest_plan
 from patchwright.resolver.run_log import Listener
+from patchwright.resolver.run_task import get_task
 from patchwright.runtime.tool_action import PlanItem
 
 # Time between two updates of the frame. Each shows the new time and follows the window size.
 REFRESH_SECONDS = 0.25
-_ERASE_BELOW = (
-    # Erases the frame. The cursor is in the first line of the frame, and the sequence erases everything
-    # below.
-    "\r\x1b[J"
-)
-_WRAP_OFF, _WRAP_ON = (
-    "\x1b[?7l",
-    "\x1b[?7h",
-)  # Turns off line wrapping. A line that takes more cells than computed is then cut off.
+# Erases the frame: the cursor is in its first line, and the sequence erases everything below.
+_ERASE_BELOW = "\r\x1b[J"
+# Turns off line wrapping. A line that takes more cells than computed is then cut off.
+_WRAP_OFF, _WRAP_ON = "\x1b[?7l", "\x1b[?7h"
 
 
 @asynccontextmanager
@@ -204,15 +200,10 @@ class LiveDisplay:
 
     def _frame_lines(self, size: os.terminal_size) -> list[str]:
         now = datetime.now(UTC)
-        stopping = self._owner is not None and self._owner.cancelling() > 0
         since = self._trajectory.entries[-1].timestamp if self._has_started else self._started_at
-        activity = (
-            "stopping"
-            if stopping
-            else current_activity(self._trajectory)
-            if self._has_started
-            else self._startup_status
-        )
+        activity = current_activity(self._trajectory) if self._has_started else self._startup_status
+        if self._owner is not None and self._owner.cancelling() > 0:
+            activity = "stopping"
         return render_frame(
             self._trajectory, activity, (now - since).total_seconds(), self._elapsed(now), size, self._style
         )
@@ -258,7 +249,7 @@ def current_activity(trajectory: Trajectory) -> str:
     ):
         return "finishing"
     if trajectory.agent_stopped:
-        return "verifying the patch in clean sandboxes"
+        return VERIFYING if get_task(trajectory) == "work" else "finishing"
     if pending := trajectory.pending_calls():
         return describe_action(pending[0].action)
     if trajectory.replies() or any(isinstance(event, Message) for event in trajectory):

@@ -11,7 +11,8 @@ from typing import Any
 
 from patchwright.resolver.cost import cost_fields
 from patchwright.resolver.descriptions import label_verdict
-from patchwright.resolver.domain import InputRequired, Outcome, Published, Rejected, Reported, Usage, Verdict
+from patchwright.resolver.domain import InputRequired, Outcome, Published, Reported, Usage, Verdict
+from patchwright.resolver.rendering import filters
 from patchwright.resolver.rendering.filters import compare_outcomes, format_test_counts, patch_test_label
 
 MAX_LISTED = 10  # tests, or other items, in each list
@@ -45,32 +46,21 @@ def outcome_json(
     run: str, outcome: Outcome | None, verdict: Verdict | None, usage: Usage, **extra: Any
 ) -> dict[str, Any]:
     """Returns the outcome as a JSON object. Missing values are null. For a local run, `outcome` is None."""
-    url = outcome.url if isinstance(outcome, Published) else None
-    branch = outcome.branch if isinstance(outcome, Published | Reported) else None
-    reason = (
-        outcome.explanation
-        if isinstance(outcome, Rejected)
-        else outcome.reason
-        if isinstance(outcome, Reported)
-        else None
-    )
+    waiting = getattr(outcome, "confirmation", None)
+    reason = getattr(outcome, "explanation", None) or getattr(outcome, "reason", None)
     return {
         "outcome": outcome.kind if outcome else "completed",
         "verdict": verdict.kind if verdict else None,
         "reason": reason or (verdict.reason if verdict else None),
-        "pull_request": url,
-        "draft": outcome.draft if isinstance(outcome, Published) else None,
+        "pull_request": outcome.url if isinstance(outcome, Published) else None,
+        "draft": getattr(outcome, "draft", None),
         "comment": (outcome.url or None) if isinstance(outcome, Reported | InputRequired) else None,
-        "question": outcome.question if isinstance(outcome, InputRequired) else None,
-        "call": outcome.confirmation.call
-        if isinstance(outcome, InputRequired) and outcome.confirmation
-        else None,
-        "branch": branch,
+        "question": getattr(outcome, "question", None),
+        "call": waiting.call if waiting else None,
+        "branch": getattr(outcome, "branch", None),
         "fail_to_pass": list(verdict.fail_to_pass) if verdict else [],
         "pass_to_fail": list(verdict.pass_to_fail) if verdict else [],
-        "conditions": [condition.model_dump(mode="json") for condition in verdict.conditions]
-        if verdict
-        else [],
+        "conditions": [each.model_dump(mode="json") for each in verdict.conditions] if verdict else [],
         "cost_usd": None,
         "cost_usd_at_least": None,
         **cost_fields("cost_usd", usage.cost),
@@ -107,6 +97,13 @@ def ignore_closed_pipe() -> Iterator[None]:
 
 def print_stderr(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
+
+
+def describe_usage(usage: Usage) -> str:
+    """Returns the time, steps, tokens and cost of a run in one line."""
+    steps = f"{usage.steps} step{'' if usage.steps == 1 else 's'}"
+    duration, cost = filters.format_duration(usage.seconds), filters.format_usage(usage)
+    return ", ".join(filter(None, (duration, steps, f"{usage.tokens:,} tokens", cost)))
 
 
 def verdict_line(verdict: Verdict) -> str:

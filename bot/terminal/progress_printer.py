@@ -27,6 +27,7 @@ from patchwright.resolver.events import (
     VerificationCompleted,
 )
 from patchwright.resolver.run_events import EnvironmentPrepared, NetworkAccess
+from patchwright.resolver.run_task import get_task
 from patchwright.resolver.tool_actions.control_actions import ProposePlan
 from patchwright.resolver.viewer.call_blocks import is_failure
 from patchwright.runtime.egress_policy import DENIAL_MESSAGES, ConnectionSummary
@@ -37,14 +38,9 @@ MIN_WIDTH = 30  # Minimum width in cells. A terminal that is narrower wraps the 
 
 
 EMPTY_TRAJECTORY = Trajectory()  # no entries
-
-
 CHECKBOXES = {"open": "[ ]", "doing": "[>]", "done": "[x]", "dropped": "[-]"}
-
-
 MAX_PROBLEM_CHARS = 800  # Maximum number of characters of the reason why a setup failed.
-
-
+VERIFYING = "verifying the patch in clean sandboxes"
 MAX_HOSTS = 5  # Only this many denied hosts are printed. The log contains all of them.
 
 
@@ -164,7 +160,7 @@ class ProgressPrinter:
             case AgentStopped(reason=reason, detail=detail):
                 description = detail[:1].lower() + detail[1:]
                 text = description if reason == "finished" else f"the agent stopped ({reason}): {detail}"
-                return [*textwrap.wrap(text, width), "verifying the patch in clean sandboxes"]
+                return textwrap.wrap(text, width) + [VERIFYING] * (get_task(self._trajectory) == "work")
             case VerificationCompleted(verdict=verdict):
                 if verdict.partial:  # only the final verdict has this name
                     return ["the first tests have ended"]

@@ -4,6 +4,7 @@ from patchwright.resolver.activity.summary import summarize_run
 from patchwright.resolver.domain import JobId
 from patchwright.resolver.events import SystemPrompt, Trajectory
 from patchwright.resolver.rendering.template_renderer import render_reply
+from patchwright.resolver.run_task import get_task
 from patchwright.resolver.settings.settings import Settings
 from patchwright.runtime.frozen_model import FrozenModel
 
@@ -22,8 +23,8 @@ def get_activity(trajectory: Trajectory) -> Activity:
     if trajectory.run_started is None:
         return Activity(verb="fetching the repository")
     if trajectory.agent_stopped is not None:
-        is_verified = trajectory.verdict is not None
-        return Activity(verb="publishing the result" if is_verified else "running the tests with the change")
+        is_done = trajectory.verdict is not None or get_task(trajectory) != "work"
+        return Activity(verb="publishing the result" if is_done else "running the tests with the change")
     if calls := trajectory.pending_calls():
         call = calls[0].action.describe()
         more = f" (and {len(calls) - 1} more in parallel)" if len(calls) > 1 else ""
@@ -39,15 +40,22 @@ def get_activity(trajectory: Trajectory) -> Activity:
 
 
 def render_progress(
-    job: JobId, trajectory: Trajectory, settings: Settings, activity: Activity | None = None
+    job: JobId,
+    trajectory: Trajectory,
+    settings: Settings,
+    activity: Activity | None = None,
+    *,
+    on_command_line: bool = False,
 ) -> str:
-    """Renders the progress of a run and how to stop it. The text starts with the same sentence as the text of
-    `render_working`. `activity` is shown instead of the activity that the log implies.
+    """Renders the progress of a run and how to stop it. `activity` is shown instead of the activity that the log
+    implies. `on_command_line` is True if an operator continues the run there.
     """
     run_started = trajectory.run_started
     return render_reply(
         "progress.md.j2",
         summary=summarize_run(trajectory) if run_started and trajectory.replies() else None,
+        is_resumed=run_started is not None and run_started.job.id != job,
+        on_command_line=on_command_line,
         failed_checks_commit=run_started.job.failed_checks_commit if run_started else "",
         activity=activity or get_activity(trajectory),
         mention=settings.mention,

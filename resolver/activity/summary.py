@@ -125,11 +125,8 @@ def find_reached_setting(trajectory: Trajectory) -> str | None:
     """Returns the name of the setting whose limit ended a run, such as `max_usd`. Returns None if the run did not
     end in this way, or if the request itself set the limit.
     """
-    stopped, limits, usage = (
-        trajectory.agent_stopped,
-        trajectory.run_configured,
-        trajectory.usage_since_resume(),
-    )
+    stopped, limits = trajectory.agent_stopped, trajectory.run_configured
+    usage = trajectory.usage_since_resume()
     if stopped is None or stopped.reason != "limit" or limits is None:
         return None
     if usage.steps >= limits.steps:

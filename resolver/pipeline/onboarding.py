@@ -299,6 +299,5 @@ async def _report(
     """Posts why the job opened no pull request."""
     text = render_comment(result, branch=branch or "", **values)
     url = await post_comment(job, forge, text)
-    verdict = Verdict(kind="empty", reason="There was nothing to change.")
     pushed = branch if result == "not_opened" else None
-    return Reported(url=url, branch=pushed, reason=text, verdict=verdict)
+    return Reported(url=url, branch=pushed, reason=text)

@@ -288,7 +288,7 @@ async def report_without_patch(
         body = add_permalinks(plan_texts.render_explanation(answer, summary), trajectory.run_started)
         url = await post_comment(job, forge, body)
         reason = "The question is answered." if answer else summary.stop_detail
-        return Reported(url=url, branch=None, reason=reason, verdict=Verdict(kind="empty", reason=reason))
+        return Reported(url=url, branch=None, reason=reason)
     return None
 
 

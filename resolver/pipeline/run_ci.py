@@ -7,7 +7,7 @@ It never force-pushes: the earlier commits stay unchanged, and the empty commit 
 from typing import Literal
 
 from patchwright.resolver.ci.ci_hold import ACTIONS_BOT_LOGIN, SKIP_CI, is_held
-from patchwright.resolver.domain import Job, Patch, PullRequest, Reported, Verdict
+from patchwright.resolver.domain import Job, Patch, PullRequest, Reported
 from patchwright.resolver.errors import BranchMoved, ForgeError, Unauthorized, WorkspaceError
 from patchwright.resolver.forge import Forge, RepoFacts
 from patchwright.resolver.pipeline.publish import DEFAULT_AUTHOR, post_comment
@@ -74,6 +74,5 @@ async def _report_result(
 ) -> Reported:
     text = render_reply("run_ci.md.j2", result=result, pull=pull, detail=detail, skip_ci=SKIP_CI).strip()
     url = await post_comment(job, forge, text)
-    verdict = Verdict(kind="empty", reason="There was nothing to change.")
     branch = pull.head_branch if pull and result == "started" else None
-    return Reported(url=url, branch=branch, reason=text, verdict=verdict)
+    return Reported(url=url, branch=branch, reason=text)

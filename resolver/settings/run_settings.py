@@ -25,9 +25,9 @@ class RunSettings(FrozenModel):
     installed package (entry point group `patchwright.agents`). A repository and the requester can choose another one.
     """
     max_steps: int = Field(default=100, ge=1)
-    """Maximum number of model replies in one run."""
+    """Maximum number of steps in one run. A step is a reply of the model with its tool calls."""
     max_browsing_steps: int = Field(default=30, ge=1)
-    """Maximum number of model replies for one browsing task. These replies also count toward `max_steps`."""
+    """Maximum number of steps for one browsing task. These steps also count toward `max_steps`."""
     browser_calls: tuple[CallSet, ...] = ("web",)
     """Sets of calls that an agent can make in the browser. `web` has the 16 calls that most tasks need. `elements`,
     `files`, `navigation`, `tabs`, `keyboard` and `coordinates` have all calls of one kind. Calls at a point of the
@@ -56,8 +56,8 @@ class RunSettings(FrozenModel):
     images. The pages are then part of its conversation.
     """
     max_subagent_steps: int = Field(default=0, ge=0)
-    """Maximum number of model replies for one question to an investigator or a micro agent, which are subagents. These
-    replies also count toward `max_steps`. By default, the agent starts no subagent except the browsing agent.
+    """Maximum number of steps for one question to an investigator or a micro agent, which are subagents. These
+    steps also count toward `max_steps`. By default, the agent starts no subagent except the browsing agent.
     """
     max_usd: Decimal = Field(default=Decimal("2.00"), gt=0)
     """Maximum cost of one run in dollars. If the model's price is unknown, this limit cannot be enforced, and
@@ -93,7 +93,7 @@ class RunSettings(FrozenModel):
     Otherwise, the message contains the issue's title and the agent's own description.
     """
     planning_interval: int = Field(default=10, ge=0)
-    """Number of model replies after which the model is asked to review its progress and to plan ahead. 0
+    """Number of steps after which the model is asked to review its progress and to plan ahead. 0
     turns these requests off.
     """
     max_context_tokens: int | None = Field(default=None, ge=2_000)

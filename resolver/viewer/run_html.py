@@ -18,6 +18,7 @@ from patchwright.resolver.rendering import filters, jinja_templates
 from patchwright.resolver.run_calls import iter_calls, latest_plan
 from patchwright.resolver.run_events import RunConfigured
 from patchwright.resolver.run_results import TestRun
+from patchwright.resolver.run_task import is_question
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.text.untrusted import escape_invisible
 from patchwright.resolver.tool_actions.control_actions import Finish
@@ -254,7 +255,7 @@ def _build_view(
         thread_url=_get_safe_url(started.thread.url) if started else None,
         verdict=verdict,
         verdict_symbol=VERDICT_SYMBOLS[verdict.kind] if verdict else "–" if is_over else "…",
-        verdict_label=_label_verdict(verdict, is_over),
+        verdict_label=_label_verdict(trajectory, verdict, is_over),
         outcome=shorten(outcome, max_text_length),
         outcome_url=_get_safe_url(link),
         points_to_check=list_points_to_check(trajectory, verdict, max_text_length),
@@ -285,9 +286,9 @@ def _get_verdict(trajectory: Trajectory) -> Verdict | None:
     return trajectory.verdict
 
 
-def _label_verdict(verdict: Verdict | None, is_over: bool) -> str:
+def _label_verdict(trajectory: Trajectory, verdict: Verdict | None, is_over: bool) -> str:
     if verdict is None:
-        return "no verdict" if is_over else "no verdict yet"
+        return "explanation" if is_question(trajectory) else "no verdict" if is_over else "no verdict yet"
     return label_verdict(verdict.kind, documentation_only=verdict.documentation_only)
 
 

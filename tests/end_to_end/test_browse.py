@@ -123,7 +123,7 @@ async def test_a_browsing_agent_opens_the_agents_page_and_reports_back(
     ]
     answered, infeasible, unfinished = (report.text for report in reports_of)
     assert (answered, infeasible) == ("The answer is forty-two.", "There is no towel here.")
-    assert "limit on model replies is reached (5)" in unfinished and "The ultimate answer" in unfinished
+    assert "step limit of 5 is reached" in unfinished and "The ultimate answer" in unfinished
 
     messages = scenario.endpoint.requests[-1]["messages"]
     texts = [message["content"] for message in messages if message["role"] == "tool"]

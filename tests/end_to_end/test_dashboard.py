@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import signal
 
 import httpx
 import pytest
@@ -83,8 +84,16 @@ async def test_a_run_is_watched_stopped_and_retried_with_buttons(scenario: Scena
 
 @pytest.mark.slow
 async def test_a_stopped_run_continues_on_the_command_line_and_is_shown(scenario: Scenario) -> None:
-    requested = asyncio.Event()
-    await scenario.script_model(*waiting(scenario), on_request=when(1, requested))
+    requested, continued, again = asyncio.Event(), asyncio.Event(), scenario.data / "again"
+
+    async def note(number: int, body: object) -> None:
+        if requested.is_set() and not again.exists():
+            continued.set()
+            await asyncio.sleep(60)
+        if number == 1:
+            requested.set()
+
+    await scenario.script_model(*waiting(scenario), on_request=note)
     scenario.environment["PATCHWRIGHT_OPERATOR_TOKEN"] = OPERATOR
     async with (
         scenario.serve() as served,
@@ -97,7 +106,17 @@ async def test_a_stopped_run_continues_on_the_command_line_and_is_shown(scenario
         (run,) = await wait_for_runs(browser, "running", 1)
         await press(browser, run, "stop")
         await wait_for_runs(browser, "stopped", 1)
-        (scenario.data / "again").touch()
+        await until(lambda: answers(scenario)[0].startswith("I had to stop"))
+        process = await scenario.cli("resolve", "--continue", run)
+        await asyncio.wait_for(continued.wait(), 60)
+        assert answers(scenario)[0].startswith("The operator is continuing this run on the server's machine.")
+        assert "To stop me" not in answers(scenario)[0]
+        process.send_signal(signal.SIGINT)
+        assert "\nSo far: " in (await process.communicate())[1].decode() and process.returncode == 130
+        stopped, work, _ = answers(scenario)[0].split("\n\n", 2)
+        assert stopped == "I had to stop before I finished. The operator stopped this run."
+        assert work.startswith("The work so far (1 file) is on the branch `patchwright/issue-1-after-")
+        again.touch()
         code, _, error = await scenario.command("resolve", "--continue", run)
         assert code == 0, error
         assert await wait_for_runs(browser, "published", 1) == [run]

@@ -118,7 +118,7 @@ async def test_a_failed_investigator_does_not_stop_the_run(
     ((_, failed), (_, fine)) = scenario.trajectory(scenario.job().id).subagents()
     assert failed is not None and fine is not None
     assert (failed.status, failed.usage.steps, fine.status) == ("unfinished", 4, "answered")
-    assert "limit on model replies is reached (4)" in failed.text
+    assert "step limit of 4 is reached" in failed.text
 
 
 @pytest.mark.browser

@@ -28,7 +28,7 @@ def untested_scenario(make_scenario: Callable[..., Scenario]) -> Scenario:
 @pytest.mark.parametrize(
     ("cap", "text"),
     [
-        ({"max_steps": 1}, "The limit on model replies is reached (1)."),
+        ({"max_steps": 1}, "The step limit of 1 is reached."),
         pytest.param({"max_usd": "0.001"}, "The budget of $0.001 is spent", marks=pytest.mark.slow),
         pytest.param({"timeout": 10}, "The time limit of 2 s is reached.", marks=pytest.mark.slow),
     ],

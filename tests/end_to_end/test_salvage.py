@@ -324,7 +324,7 @@ async def test_after_a_limit_without_a_patch_resume_starts_with_new_limits(polle
     async with service(scenario) as at_work:
         assert isinstance(await at_work.done(scenario.job()), Reported)
     (replies,) = scenario.comments
-    assert "The limit on model replies is reached (2)." in replies and "`@agent resume`" in replies
+    assert "The step limit of 2 is reached." in replies and "`@agent resume`" in replies
     await use_ordered_model(scenario, RecordedTurn("Fix.", FIX), RecordedTurn("Test it.", NEW_TEST))
     async with service(scenario) as at_work:
         outcome = await at_work.done(await comment(scenario, "@agent resume"))

@@ -157,16 +157,14 @@ async def test_a_run_at_its_limit_still_publishes_a_proven_fix(scenario: Scenari
     assert outcome.verdict.kind == "fixed"
     assert scenario.pull.body is not None
     first, verdict, *_ = scenario.pull.body.split("\n\n")
-    assert first == (
-        "**Stopped early:** The limit on model replies is reached (2). This is the work up to that point."
-    )
+    assert first == ("**Stopped early:** The step limit of 2 is reached. This is the work up to that point.")
     assert verdict.startswith("**Fixed:**")
     assert (
         "- The agent stopped before it described its work. Check that the change is complete."
         in scenario.pull.body
     )
     (comment,) = scenario.comments
-    assert comment.startswith("**Stopped early:** The limit on model replies is reached (2).")
+    assert comment.startswith("**Stopped early:** The step limit of 2 is reached.")
 
 
 @pytest.mark.slow

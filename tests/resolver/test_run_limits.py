@@ -69,7 +69,7 @@ SEEN = TextResult(text="x")
 @pytest.mark.parametrize(
     ("limits", "detail"),
     [
-        (Limits(steps=3), "The limit on model replies is reached (3)."),
+        (Limits(steps=3), "The step limit of 3 is reached."),
         (Limits(usd=Decimal("0.30")), "The budget of $0.30 is spent ($0.3000)."),
         (Limits(tokens=330), "The limit of 330 tokens is reached (330)."),
         (Limits(seconds=5), "The time limit of 5 s is reached."),
@@ -97,17 +97,23 @@ def test_the_time_before_a_killed_run_resumes_does_not_count() -> None:
 
 
 def test_the_time_while_a_run_is_stopped_or_waits_for_an_answer_does_not_count() -> None:
-    """Each process that continues a run begins with its settings; an answer has a trigger."""
+    """Each process that works on a run begins with its settings; an answer has a trigger."""
     settings = next(event for event in full_run() if isinstance(event, RunConfigured))
     longer = settings.model_copy(update={"seconds": 60})
     answer = Message(text="Integers.", source="comment", trigger_id=JobId("run"))
-    parts = [[started(), settings, silence()], [longer, silence()], [longer], [answer, silence()]]
+    resume = Message(text="Go on.", source="resume", trigger_id=JobId("run"))
+    parts = [
+        *([started()], [settings, silence()], [longer, silence()], [longer], [answer, silence()]),
+        *([resume], [longer, silence()]),
+    ]
     entries = [
         Entry(seq=0, timestamp=START + timedelta(days=day, seconds=second), event=event)
         for day, part in enumerate(parts)
         for second, event in enumerate(part)
     ]
-    assert Trajectory(tuple(entries)).usage().seconds == 2 + 1 + 0 + 1
+    trajectory = Trajectory(tuple(entries))
+    assert trajectory.usage().seconds == 0 + 1 + 1 + 0 + 1 + 0 + 1
+    assert trajectory.usage_since_resume().seconds == 1
 
 
 def test_publishing_does_not_count_as_working_time() -> None:

@@ -272,7 +272,7 @@ def test_a_run_is_found_by_prefix_or_as_last(three: Path, given: str, meant: str
             ("resolve", "--continue", "acme", "--out", "f", "--model", "m"),
             "--out works only with a local repository",
         ),
-        (("runs", "--state", "sleeping"), "--state must be one of running, published, "),
+        (("runs", "--state", "sleeping"), "--state must be one of queued, running, published, "),
         (("runs", "--nonsense"), "There is no option --nonsense."),
         (("resolve", "--quiet", "--verbose"), "not allowed with argument"),
     ],

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.bot.commands.run_table import _describe_unstarted, _state_of_log
+from patchwright.bot.commands.run_table import _describe_unstarted
+from patchwright.bot.run_summary import find_log_state, summarize_log
 from patchwright.resolver.domain import Rejected, RunId, Verdict
 from patchwright.resolver.events import AgentStopped, Event, JobCompleted, Message, VerificationCompleted
 from patchwright.resolver.run_events import RunResumed
@@ -23,13 +24,19 @@ SENT_BACK = Message(text="No test shows the fix.", source="verification")
         ([VERDICT], "completed"),
         ([VERDICT, SENT_BACK], "stopped"),
         ([VERDICT, SENT_BACK, VERDICT], "completed"),
-        ([AgentStopped(reason="error", detail="No reply."), VERDICT], "stopped"),
+        ([AgentStopped(reason="error", detail="No reply."), VERDICT], "failed"),
         ([AgentStopped(reason="stuck", detail="The same call, 3 times."), VERDICT], "stopped"),
         ([AgentStopped(reason="limit", detail="100 steps."), VERDICT], "completed"),
     ],
 )
 def test_a_run_that_continues_after_its_verdict_is_not_completed(events: list[Event], state: str) -> None:
-    assert _state_of_log(run_of(started(), *events)) == state
+    begun = started(url="")
+    trajectory = run_of(begun, *events)
+    assert find_log_state(trajectory) == state
+    # The list in the terminal and the dashboard use the same words.
+    assert summarize_log(begun.job, trajectory, is_running=False).state == state
+    # A server's run is not complete before its result is published.
+    assert find_log_state(run_of(started(), *events)) == "stopped"
 
 
 def test_a_run_without_a_start_says_what_became_of_it() -> None:

@@ -14,7 +14,7 @@ import pytest
 from patchwright.bot.composition import sandbox_factory
 from patchwright.bot.doctor import docker_checks, host_checks, model_checks, redis_checks
 from patchwright.bot.doctor.runner import CheckResult, DoctorCheck, ok
-from patchwright.bot.redis.embedded_redis import run_embedded_redis
+from patchwright.bot.redis.embedded_redis import lock_data_directory, run_embedded_redis
 from patchwright.bot.redis.heartbeats import Heartbeats
 from patchwright.bot.setup import credential_store
 from patchwright.demo.recorded_model import RecordedModel
@@ -103,6 +103,19 @@ async def test_the_embedded_redis_of_a_running_server_is_checked(short_tmp: Path
     assert [(result.name, result.state) for result in results] == [
         ("redis", "ok"), ("redis persistence", "ok"), ("redis memory", "ok"), ("workers", "warning"),
     ]  # fmt: skip
+
+
+async def test_a_server_that_waits_for_its_setup_is_not_called_stopped(tmp_path: Path) -> None:
+    for settings in (Settings(data=tmp_path), Settings(data=tmp_path, poll=True)):
+        with lock_data_directory(tmp_path):
+            (result,) = await run_all(redis_checks.build_checks(settings))
+        assert (result.name, result.state, result.detail, result.fix) == (
+            "server",
+            "warning",
+            "running, but its setup in the browser is not complete",
+            "Open the URL that patchwright serve printed, and complete the setup.",
+        )
+    assert await find_result(redis_checks.build_checks(settings), "server", "failed")
 
 
 @pytest.mark.redis

@@ -22,7 +22,7 @@ from patchwright.bot.github_action.workflow_step import (
 from patchwright.bot.webhooks.triggers import Triggers
 from patchwright.resolver.cost import MinimumCost
 from patchwright.resolver.domain import Job, Outcome, Published, Rejected, Reported, Verdict
-from patchwright.resolver.errors import Forbidden, ForgeError, ModelAccessDenied, SettingsError
+from patchwright.resolver.errors import Forbidden, ForgeError, ModelAccessDenied, SettingsError, WriteBlocked
 from patchwright.resolver.events import Entry, ModelReply, ReplyUsage, Trajectory
 from patchwright.runtime.errors import EngineUnavailable, ImageUnavailable
 from tests.bot.deliveries import COMMENTED, LABELED, SENDER
@@ -341,9 +341,8 @@ async def test_only_the_job_that_calls_the_model_warns_about_an_unknown_price(tm
 async def test_a_summary_without_values_has_no_table(tmp_path: Path) -> None:
     step = Step(tmp_path)
     step.log = Trajectory()
-    with pytest.raises(asyncio.CancelledError):
-        await step.run(asyncio.CancelledError())
-    assert step.summary.read_text() == "### acme/sample#7: stopped\n"
+    await step.run(WriteBlocked("read only"))
+    assert step.summary.read_text() == "### acme/sample#7: prepared\n"
 
 
 @pytest.mark.parametrize("command", ["explain how it rounds", "setup"])

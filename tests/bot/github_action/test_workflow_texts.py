@@ -1,5 +1,6 @@
 """In a workflow, comments promise only what works there: no later run can read the log of an earlier one."""
 
+import asyncio
 import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -28,11 +29,13 @@ from patchwright.resolver.rendering.template_renderer import render_reply
 from patchwright.resolver.request.plan_texts import render_explanation, render_plan
 from patchwright.resolver.run_events import RunConfigured
 from patchwright.resolver.tool_actions.control_actions import ProposePlan
+from patchwright.runtime.actions import RunShell
 from patchwright.runtime.docker.build_log import pull_error
 from patchwright.runtime.errors import ImageUnavailable
 from tests.bot.deliveries import COMMENTED, SENDER
 from tests.bot.github_action.test_workflow_step import PUBLISHED, REPORTED, Step
-from tests.resolver.sample_runs import run_of, started
+from tests.resolver.sample_runs import run_of, shell_result, started
+from tests.resolver.sample_runs import step as a_step
 
 PLAN = ProposePlan(cause="It rounds.", steps=("Round up.",), test_plan="Run it.", risks="None.")
 
@@ -308,6 +311,28 @@ async def test_the_job_summary_says_nothing_twice(tmp_path: Path) -> None:
     text = step.summary.read_text()
     assert text.replace("\\", "").count("The model failed (500)") == 1
     assert (text.count("0.12"), "Tokens" in text, url in text) == (1, False, False)
+
+
+async def test_the_job_summary_of_a_canceled_run_says_what_was_done_and_how_to_continue(
+    tmp_path: Path,
+) -> None:
+    step = Step(tmp_path)
+    step.saved_branch = "patchwright/issue-7-after-1-steps"
+    configured = summary(workflow_url="https://github.test/runs/1", mention="@agent").configuration
+    assert configured is not None
+    step.log = run_of(started(), configured, *a_step("a", RunShell(command="make"), shell_result("done")))
+    with pytest.raises(asyncio.CancelledError):
+        await step.run(asyncio.CancelledError())
+    assert step.summary.read_text().strip() == (
+        "### acme/sample#7: stopped\n\n| | |\n|---|---|\n"
+        "| Reason | The workflow was canceled\\. |\n"
+        "| Branch | patchwright\\/issue\\-7\\-after\\-1\\-steps |\n\n"
+        "1 step of `vendor/model-1` · $0.0100 · 1,050 tokens · working time 2.0 s · docker sandbox\n\n"
+        "I cannot resume this run, because a later workflow run cannot read its log. "
+        "**To start over,** comment `@agent retry`.\n\n"
+        "<details><summary>How the agent worked: 1 step</summary>\n\n"
+        "- **1** `$ make`: exit code 0: done\n\n</details>"
+    )
 
 
 async def test_an_invalid_image_names_the_input(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from patchwright.bot.terminal.live_display import EMPTY_TRAJECTORY, open_display
 from patchwright.bot.terminal.style import detect_style, display_width, truncate
 from patchwright.resolver.domain import JobId
-from patchwright.resolver.events import AgentStopped, Entry, Event, Message, Trajectory
+from patchwright.resolver.events import AgentStopped, Entry, Event, Message, RunStarted, Trajectory
 from patchwright.resolver.run_events import BaselinePending
 from patchwright.resolver.run_log import Listener
 from patchwright.resolver.tool_actions.control_actions import Plan
@@ -85,10 +85,22 @@ async def test_plan_step_time_and_cost_are_below_the_printed_lines() -> None:
         assert "bold" in run.screen.colors("Once more.") and run.screen.colors("$ pytest -q") == {"brown"}
 
 
+def question() -> RunStarted:
+    asked = started().job.model_copy(update={"command": "explain why does it subtract?"})
+    return started().model_copy(update={"job": asked})
+
+
+async def test_a_run_that_answers_a_question_verifies_no_patch() -> None:
+    async with displayed_run() as run:
+        run.add(question(), AgentStopped(reason="finished", detail="The agent answered."))
+        text = "\n".join(run.screen.lines)
+        assert "the agent answered." in text and "verifying" not in text
+
+
 def stopped_run(ago: float) -> Trajectory:
     """Returns a run that worked for 30 seconds and stopped this number of seconds ago."""
     events = (started(), *step("a", RunShell(command="make"), shell_result("")))
-    stopped = AgentStopped(reason="limit", detail="The limit on model replies is reached (1).")
+    stopped = AgentStopped(reason="limit", detail="The step limit of 1 is reached.")
     begin = datetime.now(UTC) - timedelta(seconds=ago + 30)
     entries = [Entry(seq=n, timestamp=begin, event=event) for n, event in enumerate(events)]
     end = Entry(seq=len(entries), timestamp=begin + timedelta(seconds=30), event=stopped)
@@ -152,6 +164,7 @@ async def test_printed_lines_stay_and_the_frame_is_erased_at_the_end() -> None:
             "verifying the patch in clean sandboxes",
         ),
         ([started(), model_reply("a"), AgentStopped(reason="input_required", detail="Which?")], "finishing"),
+        ([question(), model_reply("a"), AgentStopped(reason="finished", detail="Answered.")], "finishing"),
         (list(full_run()), "finishing"),
     ],
 )  # fmt: skip

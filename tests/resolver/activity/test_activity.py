@@ -34,13 +34,13 @@ from patchwright.runtime.actions import (
 )
 from patchwright.runtime.tool_action import PlanItem
 from tests.resolver.pull_requests import pull
-from tests.resolver.sample_runs import full_run, model_reply, run_of, shell_result, started, step
+from tests.resolver.sample_runs import RUN, full_run, model_reply, run_of, shell_result, started, step
 
 SETTINGS = Settings(data=Path("/nowhere"), public_url="https://bot.test")
 
 
-def render_status(trajectory: Trajectory, settings: Settings = SETTINGS) -> str:
-    return render_progress(JobId("acme-calc-9"), trajectory, settings)
+def render_status(trajectory: Trajectory, settings: Settings = SETTINGS, job: str = RUN) -> str:
+    return render_progress(JobId(job), trajectory, settings)
 
 
 def test_before_the_first_step_the_comment_says_how_to_stop() -> None:
@@ -48,7 +48,7 @@ def test_before_the_first_step_the_comment_says_how_to_stop() -> None:
         "I am working on this. I will post the result in this comment.\n\n"
         "**Now:** fetching the repository\n\n"
         "**To stop me**, comment `@agent stop`. **To watch**, open [the "
-        "dashboard](https://bot.test/runs/acme-calc-9).\n"
+        "dashboard](https://bot.test/runs/acme-calc-7).\n"
     )
 
 
@@ -73,7 +73,7 @@ def test_the_comment_shows_plan_step_cost_and_how_to_stop() -> None:
 def test_a_loopback_dashboard_link_says_so() -> None:
     here = SETTINGS.model_copy(update={"public_url": "http://127.0.0.1:8000"})
     assert render_status(run_of(), here).endswith(
-        "open [the dashboard](http://127.0.0.1:8000/runs/acme-calc-9) (opens only on the server's own "
+        "open [the dashboard](http://127.0.0.1:8000/runs/acme-calc-7) (opens only on the server's own "
         "machine).\n"
     )
 
@@ -84,6 +84,15 @@ def test_the_comment_names_failed_checks_without_a_requester() -> None:
     assert render_status(run_of(start.model_copy(update={"job": job}))).startswith(
         "I am working on this. I will post the result in this comment.\n"
         "Checks failed on my commit abcabcabcabc. I am looking into them.\n\n**Now:**"
+    )
+
+
+def test_the_comment_of_a_continued_run_says_so() -> None:
+    begun = run_of(started(), *step("c1", RunShell(command="make"), shell_result("")))
+    assert render_status(begun, job="acme-calc-9").startswith("I am continuing the earlier run.\n\n**Now:** ")
+    assert render_progress(JobId(RUN), begun, SETTINGS, on_command_line=True) == (
+        "The operator is continuing this run on the server's machine.\n\n**Now:** thinking about the last result\n\n"
+        "So far: 1 step · $0.0100 · 2.0 s\n\n**To watch**, open [the dashboard](https://bot.test/runs/acme-calc-7).\n"
     )
 
 

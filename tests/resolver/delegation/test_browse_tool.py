@@ -144,7 +144,7 @@ async def test_browsing_stops_at_its_step_limit_and_reports_the_last_page(tmp_pa
     script = [code_reply(f"click('{n}')", f"Thought {n}.") for n in range(4)]
     answer, model = await run_browse_task(tmp_path, FakeBrowserSandbox(*pages), *script, max_steps=4)
     assert isinstance(answer, SubagentResult) and answer.status == "unfinished"
-    assert "limit on model replies is reached (4)" in answer.text and "Thought 3." in answer.text
+    assert "step limit of 4 is reached" in answer.text and "Thought 3." in answer.text
     assert "This is step 1 of at most 4." in model.requests[1][-1].text
     assert "Report now" in model.requests[2][-1].text
 
@@ -155,7 +155,7 @@ async def test_browsing_gets_half_of_the_remaining_limits(tmp_path: Path) -> Non
     answer, _ = await run_browse_task(
         tmp_path, FakeBrowserSandbox(*[page(str(n)) for n in range(4)]), *script, limits=limits
     )
-    assert isinstance(answer, SubagentResult) and "limit on model replies is reached (3)" in answer.text
+    assert isinstance(answer, SubagentResult) and "step limit of 3 is reached" in answer.text
     child = FileLogStore(tmp_path).read(RunId("job-7-browse-1")).subagent_started
     assert child and (child.steps, child.usd) == (3, Decimal("0.04")) and child.seconds < limits.seconds / 2
 

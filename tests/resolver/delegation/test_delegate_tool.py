@@ -136,7 +136,7 @@ async def test_investigations_are_not_listed_as_browsing(tmp_path: Path) -> None
     ("script", "expected"),
     [
         ([ModelError("No answer.", usage=ReplyUsage(model="m", usd=Decimal("0.5")))], "No answer."),
-        ([Think(thought=f"Hm {n}.") for n in range(20)], "limit on model replies is reached (20)"),
+        ([Think(thought=f"Hm {n}.") for n in range(20)], "step limit of 20 is reached"),
         ([Think(thought="Hm.")] * 6, "still stuck"),
     ],
 )
@@ -207,7 +207,7 @@ async def test_investigators_share_half_of_the_remaining_limits(tmp_path: Path) 
     report = await run_delegation(tmp_path, model, limits=Limits(steps=9))
     assert isinstance(report, SubagentResult) and report.status == "unfinished"
     assert [part.usage.steps for part in report.results] == [2, 2]
-    assert all("limit on model replies is reached (2)" in part.text for part in report.results)
+    assert all("step limit of 2 is reached" in part.text for part in report.results)
 
 
 async def test_investigators_have_a_dollar_limit(tmp_path: Path) -> None:

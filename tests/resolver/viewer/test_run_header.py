@@ -1,7 +1,8 @@
 """The header of a run's page says what the pull request says."""
 
-from patchwright.resolver.domain import RunId, Verdict
-from patchwright.resolver.events import VerificationCompleted
+from patchwright.bot.run_summary import summarize_log
+from patchwright.resolver.domain import Reported, RunId, Verdict
+from patchwright.resolver.events import JobCompleted, VerificationCompleted
 from patchwright.resolver.viewer.run_html import render_fragments, render_progress
 from tests.resolver.pull_requests import pull
 from tests.resolver.sample_runs import RUN, run_of, started
@@ -27,3 +28,13 @@ def test_the_base_of_a_run_on_a_pull_request_is_its_branch() -> None:
     at_work = started().model_copy(update={"thread": pull(head_branch="topic", base_branch="main")})
     header = render_progress(RUN, run_of(at_work), 1000, is_over=False).header
     assert f"<dt>Base</dt><dd>{at_work.base_sha[:12]} on topic</dd>" in header
+
+
+def test_an_explanation_is_no_change_without_a_verdict() -> None:
+    asked = started().job.model_copy(update={"command": "explain why?"})
+    answered = Reported(url="https://forge.test/c1", branch=None, reason="The question is answered.")
+    run = run_of(started().model_copy(update={"job": asked}), JobCompleted(outcome=answered))
+    page = render_fragments(RUN, run, read_nothing, is_live=False)
+    assert "</span> explanation</p>" in page.header and page.title == "add() subtracts"
+    assert "<p>The question is answered. " in page.header and "no change" not in page.main
+    assert summarize_log(asked, run, is_running=False).verdict == ""
