@@ -85,6 +85,7 @@ async def test_a_log_with_another_pull_request_branch_is_rejected(
     assert repo.read("release", "VERSION") == "2\n"
 
 
+@pytest.mark.slow
 async def test_a_base_that_is_not_on_the_base_branch_is_rejected(
     upload: UploadedArtifact,
 ) -> None:

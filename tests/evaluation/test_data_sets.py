@@ -218,6 +218,7 @@ async def test_a_built_repository_is_the_same_each_time(tmp_path: Path) -> None:
     assert diff.count("diff --git") == 1
 
 
+@pytest.mark.slow
 async def test_the_history_of_a_repository_on_github_has_the_text_of_its_issues(
     fake_github: FakeGitHub, evaluation: EvaluationScenario
 ) -> None:

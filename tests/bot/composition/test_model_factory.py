@@ -68,6 +68,7 @@ async def test_a_fallback_replaces_a_failing_model(tmp_path: Path) -> None:
     assert reply.usage.model == "openai/three"
 
 
+@pytest.mark.slow
 async def test_configured_prices_override_all_others(tmp_path: Path) -> None:
     async with RecordedModel(
         [RecordedTurn("Hello.", usage={"prompt_tokens": 2_000_000, "completion_tokens": 1})]
@@ -87,6 +88,7 @@ async def test_configured_prices_override_all_others(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 async def test_a_model_without_function_calling_gets_its_tools_as_text(tmp_path: Path) -> None:
     async with RecordedModel([RecordedTurn("Hello.")]) as endpoint:
         made = build_models(

@@ -296,6 +296,7 @@ def assert_paired(sent: tuple[ChatMessage, ...]) -> None:
     assert not expected
 
 
+@pytest.mark.slow
 @given(logs())
 def test_any_log_renders_to_paired_messages(events: tuple[Event, ...]) -> None:
     assert_paired(build_messages(trajectory(*events)))

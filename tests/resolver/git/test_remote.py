@@ -100,6 +100,7 @@ async def test_many_runs_can_clone_the_same_repository_at_once(fake_github, repo
     assert await asyncio.gather(*map(clone, range(6))) == ["x = 1\n"] * 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "ref", "login", "error", "sentence"),
     [

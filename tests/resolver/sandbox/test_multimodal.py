@@ -197,6 +197,7 @@ async def test_video_frames_are_sent_in_order_in_one_request(
     assert "3 frames of one video" in request["messages"][0]["content"]
 
 
+@pytest.mark.slow
 async def test_a_recording_is_sent_unchanged_to_the_named_model(
     files: Sandbox, endpoint: TranscribingEndpoint
 ) -> None:
@@ -353,6 +354,7 @@ async def test_a_damaged_or_lying_picture_is_never_sent_to_the_model(files: Sand
     assert isinstance(viewed, TextResult) and viewed.images == ()
 
 
+@pytest.mark.slow
 async def test_a_viewed_recording_is_transcribed_where_a_model_is_set(
     files: Sandbox, endpoint: TranscribingEndpoint
 ) -> None:

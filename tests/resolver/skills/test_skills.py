@@ -198,6 +198,7 @@ async def test_invalid_utf_8_is_replaced(found) -> None:
     assert skills.problems == ("AGENTS.md is not UTF-8: invalid bytes are shown as \ufffd.",)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("links", "complaint"),
     [

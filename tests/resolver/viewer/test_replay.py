@@ -103,6 +103,7 @@ def as_sent_then(events: tuple[Event, ...]) -> Trajectory:
     return logged(*kept)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(condensed_logs())
 def test_any_log_read_from_disk_replays_to_the_same_bytes(events: tuple[Event, ...]) -> None:

@@ -261,6 +261,7 @@ async def test_the_page_receives_mouse_events(web: Web, call: str, saw: list[str
     assert await web.do(call) == saw
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("call", "saw"),
     [
@@ -282,6 +283,7 @@ async def test_the_page_receives_keyboard_events(web: Web, call: str, saw: list[
     assert await web.do(call) == saw
 
 
+@pytest.mark.slow
 async def test_page_down_scrolls_the_page(web: Web) -> None:
     await web.open("answer.html")
     await web.open("mouse.html#keys")
@@ -304,6 +306,7 @@ async def test_go_back_and_go_forward_move_through_the_history(web: Web) -> None
     await web.use("tab_close()")
 
 
+@pytest.mark.slow
 async def test_tabs_are_opened_chosen_and_closed(web: Web) -> None:
     await web.open("answer.html")
     page = await web.use("new_tab()")
