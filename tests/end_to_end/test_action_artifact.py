@@ -267,7 +267,7 @@ async def test_the_reason_of_a_failure_is_posted_without_mentions(upload: Upload
     )
     logs = FileLogStore(settings.data / "runs")
     async with upload.scenario.forge() as forge:
-        part = PublishJob(forge, build_publish_deps(settings, Secrets(), logs), logs, place)
+        part = PublishJob(forge, build_publish_deps(settings, Secrets(), logs), logs, place, print)
         with pytest.raises(ResolveJobFailed) as broke:
             await part.resolve(upload.job)
         await part.report_failure(upload.job, broke.value)
