@@ -64,7 +64,8 @@ PACKAGES = {
         "resolver.publishing"
     ),
     "resolver.prompts": (
-        "runtime resolver.text resolver resolver.suites resolver.rendering resolver.preparation resolver.pull_request"
+        "runtime runtime.skills resolver.text resolver resolver.suites resolver.rendering resolver.preparation "
+        "resolver.pull_request"
     ),
     "resolver.tools": (
         "runtime runtime.egress runtime.docker resolver.text resolver.tool_actions resolver resolver.settings "
