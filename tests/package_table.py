@@ -83,7 +83,7 @@ PACKAGES = {
         "resolver.tools resolver.agent resolver.browsing"
     ),
     "resolver.viewer": (
-        "runtime resolver.text resolver.tool_actions resolver resolver.suites resolver.rendering resolver.llm "
+        "runtime resolver.text resolver.tool_actions resolver resolver.rendering resolver.llm "
         "resolver.activity resolver.agent resolver.browsing"
     ),
     "resolver.pipeline": (

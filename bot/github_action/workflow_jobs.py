@@ -16,11 +16,12 @@ from patchwright.bot.github.forge import GitHubForge
 from patchwright.bot.github.workflow_artifacts import download_latest_artifact
 from patchwright.bot.github.write_check import with_write_check
 from patchwright.bot.github_action.null_objects import NullModel, NullSandboxes
-from patchwright.bot.github_action.question_log import DIRECTORY, restore_question_log, write_question_log
+from patchwright.bot.github_action.question_log import restore_question_log, write_question_log
 from patchwright.bot.github_action.scheduled import (
     SCHEDULED_EVENTS,
     correct_stale_comments,
     find_missed_delivery,
+    workflow_repository,
 )
 from patchwright.bot.github_action.workflow_step import (
     CANCELED,
@@ -37,7 +38,7 @@ from patchwright.bot.terminal.progress_printer import ProgressPrinter
 from patchwright.bot.triggers.command_context import CommandContext
 from patchwright.bot.webhooks.triggers import TriggerRequest, Triggers
 from patchwright.resolver.authorization import authorize
-from patchwright.resolver.domain import InputRequired, Job, Outcome, Repo
+from patchwright.resolver.domain import Job, Outcome
 from patchwright.resolver.errors import (
     ForgeError,
     InvalidArtifact,
@@ -195,17 +196,6 @@ def _write_run_view(logs: FileLogStore, secrets: Secrets, notify: Notify, job: J
     return file
 
 
-def workflow_repository(environ: Mapping[str, str]) -> Repo:
-    """Returns the workflow's repository. Raises SettingsError if it is not set."""
-    owner, _, name = environ.get("GITHUB_REPOSITORY", "").partition("/")
-    try:
-        return Repo(owner=owner, name=name)
-    except ValueError as exc:
-        raise SettingsError(
-            "GITHUB_REPOSITORY is not set. Run this command in a GitHub Actions workflow."
-        ) from exc
-
-
 class SingleJob:
     """Resolves and publishes in one workflow job."""
 
@@ -232,7 +222,7 @@ class SingleJob:
         logs = FileLogStore(self.settings.data / "runs")
         await self.restore_question(job, logs)
         outcome = await resolve_job(job, deps, self.forge, reporter)
-        keep_question(outcome, job, logs, deps, self._notify)
+        write_question_log(outcome, job, logs, deps, self._notify)
         return outcome
 
     async def restore_question(self, job: Job, logs: FileLogStore) -> None:
@@ -363,7 +353,7 @@ class PublishJob:
             )
             raise RESOLVE_JOB_ERRORS[stop](problem)
         outcome = await resolve_job(job, self._deps, self._forge, null_reporter)
-        keep_question(outcome, job, self._logs, self._deps, self._notify)
+        write_question_log(outcome, job, self._logs, self._deps, self._notify)
         return outcome
 
     async def report_failure(self, job: Job, error: Exception) -> str | None:
@@ -375,17 +365,6 @@ class PublishJob:
         elif isinstance(error, InvalidArtifact):  # The message already names the cause.
             reported = JobCanceled(str(error))
         return await report_failure(self._forge, job, reported, self._deps, log_persists=False)
-
-
-def keep_question(
-    outcome: Outcome, job: Job, logs: FileLogStore, deps: RunDependencies, notify: Notify
-) -> None:
-    """Writes the log of a run that asked a question, so that action.yml uploads it."""
-    if isinstance(outcome, InputRequired):
-        try:
-            write_question_log(deps.settings.data / DIRECTORY, job, logs, deps.secrets)
-        except LogError as exc:
-            notify(f"NOTICE: An answer will start a new run. {exc}")
 
 
 class ResolveJobFailed(ResolverError):

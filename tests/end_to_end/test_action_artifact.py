@@ -182,19 +182,19 @@ async def test_an_answer_continues_only_a_run_that_asked_in_this_thread(upload: 
     upload.scenario.command = "Integers only."
     earlier = upload.job.model_copy(update={"id": JobId("earlier"), "number": 2, "requester": None})
     started, *work = forge_log(await upload.events(), job=earlier)
-    asked = JobCompleted(outcome=InputRequired(url="https://evil.test", question="Floats?"))
-    answered = Message(text="Integers only.", source="comment", trigger_id=upload.job.id)
+    earlier_end = JobCompleted(outcome=InputRequired(url="https://evil.test", question="Floats?"))
+    answer = Message(text="Integers only.", source="comment", trigger_id=upload.job.id)
     with pytest.raises(InvalidArtifact, match="only the publishing job writes"):
-        await upload.publish([started, asked, answered, *work])
+        await upload.publish([started, earlier_end, answer, *work])
     async with upload.scenario.forge() as forge:
         question = "<!--question-->\n\nFloats?\n\n<!--/question-->"
         await forge.upsert_comment(upload.job.repo, upload.job.number, earlier.id, question)
     with pytest.raises(InvalidArtifact, match="did not trigger"):
         other = earlier.model_copy(update={"id": JobId("other")})
-        await upload.publish(forge_log([started, answered, *work], job=other))
+        await upload.publish(forge_log([started, answer, *work], job=other))
     with pytest.raises(InvalidArtifact, match="only the publishing job writes"):
-        await upload.publish([started, asked, answered, *work, asked])
-    assert isinstance(await upload.publish([started, asked, answered, *work]), Published)
+        await upload.publish([started, earlier_end, answer, *work, earlier_end])
+    assert isinstance(await upload.publish([started, earlier_end, answer, *work]), Published)
     assert "Floats?" in upload.scenario.comments[0] and upload.scenario.pulls
 
 
