@@ -136,19 +136,14 @@ class ChecksCompleted(FrozenModel):
     installation_id: int | None
 
 
-class CommentCreated(FrozenModel):
-    """A comment was created on an issue or pull request, or an issue was opened."""
+class ThreadText(FrozenModel):
+    """A text that somebody wrote in an issue or pull request."""
 
-    kind: Literal["comment_created"] = "comment_created"
     repo: Repo
     repo_id: int
     number: int
-    comment_id: int | None
-    """The id of the comment; None for the text that opens an issue."""
     body: str
     sender: Sender
-    app_names: frozenset[str]
-    """The id, client id and slug of the App through which the sender wrote the comment. Empty if there is none."""
     installation_id: int | None
     """The id of the App installation; None if the webhook belongs to the repository."""
     occurred_at: str = ""
@@ -157,27 +152,26 @@ class CommentCreated(FrozenModel):
     """The title and body of the issue or pull request at the time of the event; None if unknown."""
 
 
-class ReviewSubmitted(FrozenModel):
+class CommentCreated(ThreadText):
+    """A comment was created on an issue or pull request, or an issue was opened."""
+
+    kind: Literal["comment_created"] = "comment_created"
+    comment_id: int | None
+    """The id of the comment; None for the text that opens an issue."""
+    app_names: frozenset[str]
+    """The id, client id and slug of the App through which the sender wrote the comment. Empty if there is none."""
+
+
+class ReviewSubmitted(ThreadText):
     """A review was submitted, or an inline comment was created. The events of a review arrive in any order."""
 
     kind: Literal["review_submitted"] = "review_submitted"
-    repo: Repo
-    repo_id: int
-    number: int
     review_id: int | None
     """The id of the review. Each inline comment that is posted on its own, and each reply in a thread, has its
     own review.
     """
     review_comment_id: int | None
     """The id of the inline comment; None if the event is about the review's own text."""
-    body: str
-    sender: Sender
-    installation_id: int | None
-    """The id of the App installation; None if the webhook belongs to the repository."""
-    occurred_at: str = ""
-    """The time of the event, in GitHub's format."""
-    snapshot: ThreadContent | None = None
-    """The title and body of the issue or pull request at the time of the event; None if unknown."""
 
 
 Delivery = Annotated[

@@ -173,6 +173,7 @@ CASES: dict[str, list[dict[str, Any]]] = {
     "triggered_skill": [{"included": select_instructions(SKILLS, ASKED, "", 1_000).included[1]}],
     "truncated": each("tool", None, "create_file"),
     "instructions": each("instructions", select_instructions(SKILLS, ASKED, "", 1_000)),
+    "system_instructions": each("instructions", select_instructions(SKILLS, ASKED, "", 1_000)),
     "unknown_skill": each("names", [], ["flaky"], name="x"),
     "unknown_tool": each("suggestions", None, "look", name="loo", known=["look"]),
     "unsettled_verdict": each("verdict", SHAKY), "use_tool": each("tools", [("look", "Look at a file.")]),
