@@ -62,9 +62,9 @@ class Agent(BaseAgent):
     """When a conversation is longer, its older part is summarized. By default, this depends on the model."""
 
 
-def default_agent(llm: LLM, **fields: Any) -> Agent:
-    """Returns an agent with a shell, an editor, a search for code, a Python session, a browser and `finish`."""
-    return Agent(llm=llm, **fields)
+def default_agent(llm: LLM | str, **fields: Any) -> Agent:
+    """Returns an agent of a model or its name with shell, editor, code search, Python session, browser and `finish`."""
+    return Agent(llm=LLM(model=llm) if isinstance(llm, str) else llm, **fields)
 
 
 class ToolRequest(FrozenModel):

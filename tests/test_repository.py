@@ -333,6 +333,18 @@ def test_ci_runs_on_several_systems_with_and_without_an_engine() -> None:
     assert set(workflow[True]) == {"push", "pull_request", "workflow_call"}
 
 
+def test_ci_checks_the_types_of_all_packages_strictly() -> None:
+    workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())
+    commands = [step.get("run") for job in workflow["jobs"].values() for step in job["steps"]]
+    assert "script/check" in commands
+    assert '"$bin/mypy" || status=1' in (ROOT / "script/check").read_text().splitlines()
+    mypy = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]
+    assert (mypy["strict"], mypy["packages"]) == (True, ["patchwright"])
+    assert mypy["exclude"] == ["^patchwright/demo/sample/repository/"]
+    weaker = [o for o in mypy["overrides"] if any(name.startswith("patchwright") for name in o["module"])]
+    assert weaker == []
+
+
 def test_the_image_is_built_from_every_package() -> None:
     copied = set(re.findall(r"^COPY (\w+) \1$", (ROOT / "Dockerfile").read_text(), re.MULTILINE))
     sent = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}

@@ -93,6 +93,7 @@ async def test_the_operators_custom_prompt_reaches_the_model(scenario: Scenario,
     system, task, *_ = [message["content"] for message in scenario.endpoint.requests[0]["messages"]]
     assert system.startswith("You fix what is broken in /") and system.rstrip().endswith(shown)
     assert scenario.issue.title in task, "what is shown stands before the task"
+    assert "# Example" not in task, "the demonstration is off by default"
 
 
 async def test_prefix_demonstration_issue_skills_and_suffix_have_a_fixed_order(

@@ -15,6 +15,7 @@ from patchwright import (
     BaseAgent,
     CustomAgent,
     RouterLLM,
+    Tool,
     default_agent,
     resolve_issue,
 )
@@ -62,8 +63,11 @@ def test_the_json_of_an_agent_has_only_the_names_of_its_tools() -> None:
     assert json.loads(agent.model_dump_json())["tools"] == ["run_shell", "finish"]
 
 
-def test_assigning_a_field_raises() -> None:
-    for value, name in ((MODEL, "model"), (default_agent(MODEL), "llm"), (Echo(), "tools")):
+@pytest.mark.parametrize(
+    "value", [MODEL, Tool(name="finish"), *AGENTS], ids=lambda value: type(value).__name__
+)
+def test_assigning_a_field_raises(value: LLM | Tool | BaseAgent) -> None:
+    for name in type(value).model_fields:
         with pytest.raises(ValidationError, match="frozen"):
             setattr(value, name, None)
 
@@ -91,7 +95,9 @@ def test_a_wrong_configuration_raises_at_construction(fields: dict[str, object],
 
 
 def test_the_default_agent_has_shell_editor_python_browser_and_finish() -> None:
-    tools = default_agent(MODEL).tools
+    agent = default_agent("openai/gpt-5")
+    assert (agent, agent.llm) == (default_agent(LLM(model="openai/gpt-5")), LLM(model="openai/gpt-5"))
+    tools = agent.tools
     assert {"run_shell", "view_file", "replace_text", "run_python", "browse", "finish"} <= set(tools)
 
 
