@@ -23,13 +23,13 @@ EXCEPTIONS = {
 
 
 def find_model_names(source: str) -> Iterator[str]:
-    """Yields the strings with the name of a model family, except docstrings and examples such as `openai/gpt-5`."""
+    """Yields the strings with the name of a model family, except docstrings and examples in a sentence."""
     tree = ast.parse(source)
     docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         match node:
             case ast.Constant(value=str(text)) if id(node) not in docstrings:
-                if MODEL_FAMILY.search(EXAMPLE.sub("", text)):
+                if MODEL_FAMILY.search(text if EXAMPLE.fullmatch(text) else EXAMPLE.sub("", text)):
                     yield f"line {node.lineno}: {text}"
 
 
