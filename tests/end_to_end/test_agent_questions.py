@@ -87,6 +87,7 @@ async def test_a_question_is_answered_in_the_thread_and_the_run_continues(
     ]
     assert str(endpoint.requests[-1]["messages"]).count("integers only") == 1
     messages = endpoint.requests[0]["messages"]
+    assert "Nobody answers while you work; if only the people of this repository" in messages[0]["content"]
     assert endpoint.requests[-1]["messages"][: len(messages)] == messages
     output = [
         result.output
