@@ -121,7 +121,7 @@ def has_reproduced(trajectory: Trajectory) -> bool:
     checked because the exit code can be lost, for example in a pipe. Two command lines count as the same
     command if one contains the other, or if they share a part that runs code.
     """
-    events = _list_edits_and_results(trajectory)
+    events = list(_iter_edits_and_results(trajectory))
     edits = [at for at, event in enumerate(events) if isinstance(event, Checkpoint)]
     first, last = (edits[0], edits[-1]) if edits else (0, 0)
     if any(_is_failure(event) for event in events[:last] if isinstance(event, tuple)):
@@ -259,12 +259,8 @@ def _format_points(points: tuple[str, ...]) -> str:
     return shown if len(points) <= MAX_SHOWN_POINTS else f"{shown} and {len(points) - MAX_SHOWN_POINTS} more"
 
 
-def _list_edits_and_results(trajectory: Trajectory) -> list[Checkpoint | tuple[object, object]]:
-    """Returns the edits and the executed calls in order, each call with its result."""
-    return list(_iter_edits_and_results(trajectory))
-
-
 def _iter_edits_and_results(trajectory: Trajectory) -> Iterator[Checkpoint | tuple[object, object]]:
+    """Yields the edits and the executed calls in order, each call with its result."""
     actions: dict[str, object] = {}
     for event in trajectory:
         match event:
