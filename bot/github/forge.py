@@ -26,7 +26,7 @@ from patchwright.bot.github.schemas import (
     GHOST,
     BranchResponse,
     ClosedPullRequestResponse,
-    DraftMutationResponse,
+    GitHubResponse,
     IssueResponse,
     PullRequestResponse,
     RepositoryResponse,
@@ -365,9 +365,7 @@ class GitHubForge:
         Source: docs.github.com/graphql/reference/mutations#markpullrequestreadyforreview
         """
         request = CONVERT_TO_DRAFT if draft else MARK_READY
-        await self._graphql.execute(
-            DraftMutationResponse, repo, request, {"input": {"pullRequestId": pull.node_id}}
-        )
+        await self._graphql.execute(GitHubResponse, repo, request, {"input": {"pullRequestId": pull.node_id}})
 
     # --- helpers --------------------------------------------------------------------------------------------
 

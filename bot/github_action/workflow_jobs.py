@@ -197,9 +197,8 @@ def _write_run_view(logs: FileLogStore, secrets: Secrets, notify: Notify, job: J
 
 def workflow_repository(environ: Mapping[str, str]) -> Repo:
     """Returns the workflow's repository. Raises SettingsError if it is not set."""
-    owner, _, name = environ.get("GITHUB_REPOSITORY", "").partition("/")
     try:
-        return Repo(owner=owner, name=name)
+        return Repo.parse(environ.get("GITHUB_REPOSITORY", ""))
     except ValueError as exc:
         raise SettingsError(
             "GITHUB_REPOSITORY is not set. Run this command in a GitHub Actions workflow."

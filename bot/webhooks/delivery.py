@@ -206,7 +206,7 @@ def parse_delivery(event: str, body: bytes) -> Delivery:
     action = _parse(payloads.ActionPayload, body).action
     match event, action:
         case "issues" | "pull_request", "labeled" | "unlabeled":
-            return _make_label_change(_parse(payloads.LABEL_PAYLOADS[event], body), action)
+            return _make_label_change(_parse(payloads.LabelPayload, body), action)
         case "issues", "closed" | "deleted" | "transferred":
             return _make_issue_closed(_parse(payloads.IssuePayload, body), action)
         case "pull_request", "closed":
@@ -226,8 +226,10 @@ def parse_delivery(event: str, body: bytes) -> Delivery:
             return _make_review_submitted(
                 inline, comment.pull_request_review_id, comment.id, comment.body, comment.created_at
             )
-        case key if key in payloads.CHECKS_PAYLOADS:
-            return _make_checks_completed(event, _parse(payloads.CHECKS_PAYLOADS[key], body))
+        case "check_suite" | "check_run" | "workflow_run", "completed":
+            return _make_checks_completed(event, _parse(payloads.ChecksPayload, body))
+        case "status", "":
+            return _make_checks_completed(event, _parse(payloads.StatusPayload, body))
         case ("installation", _) | ("installation_repositories", "added" | "removed"):
             return _make_installation_changed(_parse(payloads.InstallationPayload, body), action)
         case _:
@@ -286,7 +288,9 @@ def _make_comment_created(
     )
 
 
-def _make_checks_completed(event: str, payload: payloads.ChecksPayload) -> ChecksCompleted | IgnoredEvent:
+def _make_checks_completed(
+    event: str, payload: payloads.ChecksPayload | payloads.StatusPayload
+) -> ChecksCompleted | IgnoredEvent:
     suite = payload.suite
     if not suite.head_branch:
         return IgnoredEvent(event=event)
