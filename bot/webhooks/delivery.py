@@ -254,7 +254,7 @@ def _make_label_change(payload: payloads.LabelPayload, action: str) -> LabelAdde
         label=label,
         occurred_at=occurred_at,
         sender=sender,
-        installation_id=_installation_id(payload),
+        installation_id=payload.installation_id,
         snapshot=_make_content(thread),
     )
 
@@ -282,15 +282,13 @@ def _make_comment_created(
         body=text.body or "",
         sender=_as_sender(payload.sender),
         app_names=app.identifiers() if app else frozenset(),
-        installation_id=_installation_id(payload),
+        installation_id=payload.installation_id,
         occurred_at=text.created_at,
         snapshot=_make_content(thread),
     )
 
 
-def _make_checks_completed(
-    event: str, payload: payloads.ChecksPayload | payloads.StatusPayload
-) -> ChecksCompleted | IgnoredEvent:
+def _make_checks_completed(event: str, payload: payloads.AnyChecks) -> ChecksCompleted | IgnoredEvent:
     suite = payload.suite
     if not suite.head_branch:
         return IgnoredEvent(event=event)
@@ -299,7 +297,7 @@ def _make_checks_completed(
         repo_id=payload.repository.id,
         branch=suite.head_branch,
         commit=suite.head_sha,
-        installation_id=_installation_id(payload),
+        installation_id=payload.installation_id,
     )
 
 
@@ -362,7 +360,7 @@ def _make_review_submitted(
         review_comment_id=review_comment_id,
         body=body or "",
         sender=_as_sender(payload.sender),
-        installation_id=_installation_id(payload),
+        installation_id=payload.installation_id,
         occurred_at=occurred_at,
         snapshot=_make_content(payload.pull_request),
     )
@@ -374,10 +372,6 @@ def _make_content(thread: payloads.ThreadSummary) -> ThreadContent | None:
 
 def _as_sender(account: payloads.Account) -> Sender:
     return Sender(id=account.id, login=account.login, is_bot=account.type == "Bot")
-
-
-def _installation_id(payload: payloads.RepositoryPayload) -> int | None:
-    return payload.installation.id if payload.installation else None
 
 
 def _repo_of_payload(payload: payloads.RepositoryPayload) -> Repo:

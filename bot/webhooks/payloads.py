@@ -83,6 +83,10 @@ class RepositoryPayload(PayloadModel):
     sender: Account
     installation: IdOnly | None = None
 
+    @property
+    def installation_id(self) -> int | None:
+        return self.installation.id if self.installation else None
+
 
 class DeliveryOrigin(PayloadModel):
     """The repository and the App installation of a delivery. `repository` is None if the event belongs to no
@@ -119,6 +123,9 @@ class StatusPayload(RepositoryPayload):
     def suite(self) -> CheckSuite:
         branch = self.branches[0].name if self.branches else None
         return CheckSuite(head_branch=branch, head_sha=self.sha)
+
+
+AnyChecks = ChecksPayload | StatusPayload
 
 
 class IssuePayload(RepositoryPayload):
