@@ -74,9 +74,8 @@ async def correct_stale_comments(github: GitHubForge, job: Job, mention: str) ->
 
 def workflow_repository(environ: Mapping[str, str]) -> Repo:
     """Returns the workflow's repository. Raises SettingsError if it is not set."""
-    owner, _, name = environ.get("GITHUB_REPOSITORY", "").partition("/")
     try:
-        return Repo(owner=owner, name=name)
+        return Repo.parse(environ.get("GITHUB_REPOSITORY", ""))
     except ValueError as exc:
         raise SettingsError(
             "GITHUB_REPOSITORY is not set. Run this command in a GitHub Actions workflow."

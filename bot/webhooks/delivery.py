@@ -200,7 +200,7 @@ def parse_delivery(event: str, body: bytes) -> Delivery:
     action = _parse(payloads.ActionPayload, body).action
     match event, action:
         case "issues" | "pull_request", "labeled" | "unlabeled":
-            return _make_label_change(_parse(payloads.LABEL_PAYLOADS[event], body), action)
+            return _make_label_change(_parse(payloads.LabelPayload, body), action)
         case "issues", "closed" | "deleted" | "transferred":
             return _make_issue_closed(_parse(payloads.IssuePayload, body), action)
         case "pull_request", "closed":
@@ -220,8 +220,10 @@ def parse_delivery(event: str, body: bytes) -> Delivery:
             return _make_review_submitted(
                 inline, comment.pull_request_review_id, comment.id, comment.body, comment.created_at
             )
-        case key if key in payloads.CHECKS_PAYLOADS:
-            return _make_checks_completed(event, _parse(payloads.CHECKS_PAYLOADS[key], body))
+        case "check_suite" | "check_run" | "workflow_run", "completed":
+            return _make_checks_completed(event, _parse(payloads.ChecksPayload, body))
+        case "status", "":
+            return _make_checks_completed(event, _parse(payloads.StatusPayload, body))
         case ("installation", _) | ("installation_repositories", "added" | "removed"):
             return _make_installation_changed(_parse(payloads.InstallationPayload, body), action)
         case _:
@@ -246,7 +248,7 @@ def _make_label_change(payload: payloads.LabelPayload, action: str) -> LabelAdde
         label=label,
         occurred_at=occurred_at,
         sender=sender,
-        installation_id=_installation_id(payload),
+        installation_id=payload.installation_id,
         snapshot=_make_content(thread),
     )
 
@@ -274,13 +276,13 @@ def _make_comment_created(
         body=text.body or "",
         sender=_as_sender(payload.sender),
         app_names=app.identifiers() if app else frozenset(),
-        installation_id=_installation_id(payload),
+        installation_id=payload.installation_id,
         occurred_at=text.created_at,
         snapshot=_make_content(thread),
     )
 
 
-def _make_checks_completed(event: str, payload: payloads.ChecksPayload) -> ChecksCompleted | IgnoredEvent:
+def _make_checks_completed(event: str, payload: payloads.AnyChecks) -> ChecksCompleted | IgnoredEvent:
     suite = payload.suite
     if not suite.head_branch:
         return IgnoredEvent(event=event)
@@ -289,7 +291,7 @@ def _make_checks_completed(event: str, payload: payloads.ChecksPayload) -> Check
         repo_id=payload.repository.id,
         branch=suite.head_branch,
         commit=suite.head_sha,
-        installation_id=_installation_id(payload),
+        installation_id=payload.installation_id,
     )
 
 
@@ -352,7 +354,7 @@ def _make_review_submitted(
         review_comment_id=review_comment_id,
         body=body or "",
         sender=_as_sender(payload.sender),
-        installation_id=_installation_id(payload),
+        installation_id=payload.installation_id,
         occurred_at=occurred_at,
         snapshot=_make_content(payload.pull_request),
     )
@@ -364,10 +366,6 @@ def _make_content(thread: payloads.ThreadSummary) -> ThreadContent | None:
 
 def _as_sender(account: payloads.Account) -> Sender:
     return Sender(id=account.id, login=account.login, is_bot=account.type == "Bot")
-
-
-def _installation_id(payload: payloads.RepositoryPayload) -> int | None:
-    return payload.installation.id if payload.installation else None
 
 
 def _repo_of_payload(payload: payloads.RepositoryPayload) -> Repo:
