@@ -199,6 +199,7 @@ async def test_an_answer_continues_only_a_run_that_asked_in_this_thread(upload: 
     assert "Floats?" in upload.scenario.comments[0] and upload.scenario.pulls
 
 
+@pytest.mark.slow
 async def test_forbidden_files_are_removed_from_a_patch_marked_as_proven(
     upload: UploadedArtifact,
 ) -> None:

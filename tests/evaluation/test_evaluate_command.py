@@ -128,6 +128,7 @@ async def test_results_under_other_rules_are_not_mixed(evaluation: EvaluationSce
         await evaluation.evaluate("--model", "empty", "--max-steps", "7")
 
 
+@pytest.mark.slow
 async def test_a_low_resolve_rate_gives_an_exit_code(evaluation: EvaluationScenario) -> None:
     evaluation.write_rows(evaluation.make_row(ADD))
     assert await evaluation.evaluate("--model", "empty", "--min-resolved", "50") == 3

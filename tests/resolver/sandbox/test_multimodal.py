@@ -237,6 +237,7 @@ async def test_a_cell_can_use_only_allowed_transcription_models(
     assert endpoint.received_body == b""
 
 
+@pytest.mark.slow
 async def test_a_recording_over_the_limit_and_another_file_are_refused(
     files: Sandbox, endpoint: TranscribingEndpoint
 ) -> None:

@@ -265,6 +265,7 @@ async def test_a_cell_may_send_several_requests(kernel: KernelManager) -> None:
     assert isinstance(result, CellResult) and result.output == "zero\none\n"
 
 
+@pytest.mark.slow
 async def test_a_package_that_breaks_the_session_is_replaced_with_a_note(
     tmp_path: Path,
 ) -> None:
@@ -279,6 +280,7 @@ async def test_a_package_that_breaks_the_session_is_replaced_with_a_note(
         )
 
 
+@pytest.mark.slow
 async def test_without_a_python_of_the_repository_ours_runs_the_session(tmp_path: Path) -> None:
     async with kernel_in(tmp_path, PATH="/nonexistent", PYTHONPATH="/elsewhere") as kernel:
         result = await ran(kernel, "import sys; '/elsewhere' in sys.path, sys.flags.isolated")
