@@ -7,7 +7,7 @@ when 50, 100, and 150 results are stored, and the same command continues it.
 A step is paid twice if the model receives the same request again, or if no log contains its reply.
 The harness is what comes beside the run of the agent and the hidden tests, such as grading the patch.
 
-It takes an hour on a busy machine: `script/bench killed_evaluation`. `--instances N` measures fewer instances.
+It takes a quarter of an hour on two cores: `script/bench killed_evaluation`. `--instances N` measures fewer instances.
 """
 
 import argparse
