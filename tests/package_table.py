@@ -142,7 +142,7 @@ PACKAGES = {
     ),
     "bot.docker_proxy": "runtime runtime.docker resolver",
     "bot.commands": (
-        "runtime resolver.tool_actions resolver resolver.settings resolver.git resolver.rendering resolver.llm "
+        "runtime resolver.tool_actions resolver resolver.settings resolver.git resolver.llm "
         "resolver.run resolver.activity resolver.viewer resolver.pipeline bot bot.redis bot.terminal bot.observe "
         "bot.github bot.composition"
     ),

@@ -185,9 +185,8 @@ def _table_lines(runs: list[RunListEntry], width: int | None, style: Style) -> I
         yield style.dim(_wrap_row(head, widths, width)[0])
     for entry, row in zip(runs, rows, strict=True):
         first, *more = _wrap_row(row, widths, width)
-        yield re.sub(
-            rf"(?<=  ){label_state(entry.state)}(?= |$)", _color_state(entry.state, style), first, count=1
-        )
+        state = rf"(?<=  ){label_state(entry.state)}(?= |$)"
+        yield re.sub(state, _color_state(entry.state, style), first, count=1)
         yield from map(style.dim, more)
 
 

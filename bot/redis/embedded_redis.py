@@ -29,9 +29,8 @@ STOP_TIMEOUT_SECONDS = 10.0
 RESTART_DELAY_SECONDS = 0.5  # Pause before restarting a server that exited.
 REPLY_TIMEOUT_SECONDS = 2.0
 MAX_LOG_BYTES = 1024 * 1024  # Bytes; a larger log is deleted at the next start.
-LOCK_NAME = (
-    "lock"  # A file in the directory of Redis. Each server locks it, also while it waits for its setup.
-)
+# A file in the directory of Redis. Each server locks it, also while it waits for its setup.
+LOCK_NAME = "lock"
 MAX_SOCKET_PATH_BYTES = 100  # Bytes of a Unix socket path: Linux allows 107, macOS 103.
 
 

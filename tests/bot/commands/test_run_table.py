@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from patchwright.bot.commands.run_table import _describe_unstarted
-from patchwright.bot.run_summary import find_log_state, summarize_log
-from patchwright.resolver.domain import Rejected, RunId, Verdict
+from patchwright.bot.run_summary import find_log_state, label_state, summarize_log
+from patchwright.resolver.domain import Rejected, Reported, RunId, Verdict
 from patchwright.resolver.events import AgentStopped, Event, JobCompleted, Message, VerificationCompleted
 from patchwright.resolver.run_events import RunResumed
 from patchwright.resolver.run_log import FileRunLog
@@ -46,6 +46,24 @@ def test_a_run_without_a_start_says_what_became_of_it() -> None:
         (RunResumed(run=RunId("other")), "continued other"),
     ):
         assert _describe_unstarted(run_of(event)) == about
+
+
+def test_the_list_has_the_dashboards_words_for_states(tmp_path: Path) -> None:
+    asks = AgentStopped(reason="input_required", detail="Which?")
+    store_log(tmp_path, RUN, run_of(started(url=""), asks))
+    for arguments in (("runs",), ("runs", "--state", "input required"), ("runs", "--state", "input_required")):
+        assert f"{RUN}  {label_state('input_required')}  " in patchwright(tmp_path, *arguments).stdout
+    assert RUN not in patchwright(tmp_path, "runs", "--state", "failed").stdout
+
+
+def test_the_answer_to_a_question_has_no_verdict(tmp_path: Path) -> None:
+    asked = started().job.model_copy(update={"command": "explain why?"})
+    answered = Reported(url="https://forge.test/c1", branch=None, reason="The question is answered.")
+    run = run_of(started().model_copy(update={"job": asked}), JobCompleted(outcome=answered))
+    store_log(tmp_path, RUN, run)
+    listed = patchwright(tmp_path, "runs").stdout
+    assert "reported" in listed and "no change" not in listed and "empty" not in listed
+    assert summarize_log(asked, run, is_running=False).verdict == ""
 
 
 def test_a_view_says_whether_a_run_without_an_end_is_in_progress(tmp_path: Path) -> None:

@@ -229,6 +229,8 @@ def test_phases_between_steps_have_an_activity() -> None:
         "running the tests with the change": run_of(*ended),
         "publishing the result": run_of(*judged),
     }
+    asked = started().model_copy(update={"job": started().job.model_copy(update={"command": "explain why?"})})
+    assert get_activity(run_of(asked, *ended[1:])).verb == "publishing the result"  # There is no change to test.
     assert {get_activity(trajectory).verb for trajectory in words.values()} == set(words)
     for expected, trajectory in words.items():
         assert get_activity(trajectory).verb == expected

@@ -1,6 +1,5 @@
 """The header of a run's page says what the pull request says."""
 
-from patchwright.bot.run_summary import summarize_log
 from patchwright.resolver.domain import Reported, RunId, Verdict
 from patchwright.resolver.events import JobCompleted, VerificationCompleted
 from patchwright.resolver.viewer.run_html import render_fragments, render_progress
@@ -37,4 +36,3 @@ def test_an_explanation_is_no_change_without_a_verdict() -> None:
     page = render_fragments(RUN, run, read_nothing, is_live=False)
     assert "</span> explanation</p>" in page.header and page.title == "add() subtracts"
     assert "<p>The question is answered. " in page.header and "no change" not in page.main
-    assert summarize_log(asked, run, is_running=False).verdict == ""
