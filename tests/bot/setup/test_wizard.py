@@ -87,6 +87,8 @@ async def test_twenty_wrong_codes_invalidate_the_code(server: UnconfiguredServer
         assert server.code != first_code
         again = await http.post("/setup/code", data={"code": server.code})
         assert (again.status_code, "it was used" in parse_alert(again)) == (403, True)
+        _, checks = await server.command("doctor")
+        assert "running, but its setup in the browser is not complete" in checks
 
 
 async def test_the_setup_requires_the_code(server: UnconfiguredServer) -> None:
