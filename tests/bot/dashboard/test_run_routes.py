@@ -219,7 +219,7 @@ async def test_a_run_that_continued_on_the_command_line_is_shown_live(server: Da
 
 
 async def test_a_run_that_continued_without_the_server_is_shown_later(server: DashboardServer) -> None:
-    first, *rest = list(full_run())
+    first, configured, *rest = list(full_run())
     browser, logs, job = (
         await server.operator(),
         FileLogStore(server.data / "runs"),
@@ -232,6 +232,7 @@ async def test_a_run_that_continued_without_the_server_is_shown_later(server: Da
     await shared.close()
     assert "The job completed" not in (await browser.get(f"/runs/{job.id}")).text
     async with logs.open(job.id) as local:
+        await local.append(configured)
         await asyncio.sleep(0.1)  # the summary counts tenths of a second
         for event in rest:
             await local.append(event)

@@ -72,7 +72,7 @@ def test_the_time_of_a_resumed_run_is_its_working_time_as_in_the_total() -> None
     for number, (seconds, event) in enumerate(((100, message), (120, configured), (123, thought)), start=3):
         printer(entry(number, seconds, event))
         whole = whole.with_entry(entry(number, seconds, event))
-    assert (lines[0][:10], lines[-1][:10], whole.usage().seconds) == ("   5.0 s  ", "   8.0 s  ", 8.0)
+    assert (lines[0][:10], lines[-1][:10], whole.usage().seconds) == ("   4.0 s  ", "   7.0 s  ", 7.0)
 
 
 def test_the_last_line_of_a_longer_output_is_not_shown_as_the_whole() -> None:
