@@ -21,7 +21,9 @@ log = logging.getLogger(__name__)
 
 
 @contextlib.asynccontextmanager
-async def open_reconciler(settings: Settings, github: GitHubForge) -> AsyncIterator[Watcher]:
+async def open_reconciler(
+    settings: Settings, github: GitHubForge, *, schedule: PollSchedule | None = None
+) -> AsyncIterator[Watcher]:
     """Yields a function that runs the reconciler: the `watcher` for `bot.worker.worker_process.run_worker`. Raises
     SettingsError.
 
@@ -36,7 +38,7 @@ async def open_reconciler(settings: Settings, github: GitHubForge) -> AsyncItera
         log.info("no repositories to poll: missed deliveries are not recovered")
     lease = LeaderLease(require_redis_url(settings))
     config = ReconcilerConfig(
-        POLLING_SCHEDULE if settings.poll else PollSchedule(),
+        schedule or (POLLING_SCHEDULE if settings.poll else PollSchedule()),
         repositories,
         has_webhook=settings.webhook_secret is not None,
     )
