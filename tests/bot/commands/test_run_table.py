@@ -30,11 +30,11 @@ SENT_BACK = Message(text="No test shows the fix.", source="verification")
     ],
 )
 def test_a_run_that_continues_after_its_verdict_is_not_completed(events: list[Event], state: str) -> None:
-    begun = started(url="")
-    trajectory = run_of(begun, *events)
+    beginning = started(url="")
+    trajectory = run_of(beginning, *events)
     assert find_log_state(trajectory) == state
     # The list in the terminal and the dashboard use the same words.
-    assert summarize_log(begun.job, trajectory, is_running=False).state == state
+    assert summarize_log(beginning.job, trajectory, is_running=False).state == state
     # A server's run is not complete before its result is published.
     assert find_log_state(run_of(started(), *events)) == "stopped"
 
@@ -49,21 +49,25 @@ def test_a_run_without_a_start_says_what_became_of_it() -> None:
 
 
 def test_the_list_has_the_dashboards_words_for_states(tmp_path: Path) -> None:
-    asks = AgentStopped(reason="input_required", detail="Which?")
-    store_log(tmp_path, RUN, run_of(started(url=""), asks))
-    for arguments in (("runs",), ("runs", "--state", "input required"), ("runs", "--state", "input_required")):
+    question = AgentStopped(reason="input_required", detail="Which?")
+    store_log(tmp_path, RUN, run_of(started(url=""), question))
+    for arguments in (
+        ("runs",),
+        ("runs", "--state", "input required"),
+        ("runs", "--state", "input_required"),
+    ):
         assert f"{RUN}  {label_state('input_required')}  " in patchwright(tmp_path, *arguments).stdout
     assert RUN not in patchwright(tmp_path, "runs", "--state", "failed").stdout
 
 
 def test_the_answer_to_a_question_has_no_verdict(tmp_path: Path) -> None:
-    asked = started().job.model_copy(update={"command": "explain why?"})
+    question = started().job.model_copy(update={"command": "explain why?"})
     answered = Reported(url="https://forge.test/c1", branch=None, reason="The question is answered.")
-    run = run_of(started().model_copy(update={"job": asked}), JobCompleted(outcome=answered))
+    run = run_of(started().model_copy(update={"job": question}), JobCompleted(outcome=answered))
     store_log(tmp_path, RUN, run)
     listed = patchwright(tmp_path, "runs").stdout
     assert "reported" in listed and "no change" not in listed and "empty" not in listed
-    assert summarize_log(asked, run, is_running=False).verdict == ""
+    assert summarize_log(question, run, is_running=False).verdict == ""
 
 
 def test_a_view_says_whether_a_run_without_an_end_is_in_progress(tmp_path: Path) -> None:

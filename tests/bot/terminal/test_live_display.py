@@ -86,8 +86,8 @@ async def test_plan_step_time_and_cost_are_below_the_printed_lines() -> None:
 
 
 def question() -> RunStarted:
-    asked = started().job.model_copy(update={"command": "explain why does it subtract?"})
-    return started().model_copy(update={"job": asked})
+    job = started().job.model_copy(update={"command": "explain why does it subtract?"})
+    return started().model_copy(update={"job": job})
 
 
 async def test_a_run_that_answers_a_question_verifies_no_patch() -> None:

@@ -88,9 +88,11 @@ def test_the_comment_names_failed_checks_without_a_requester() -> None:
 
 
 def test_the_comment_of_a_continued_run_says_so() -> None:
-    begun = run_of(started(), *step("c1", RunShell(command="make"), shell_result("")))
-    assert render_status(begun, job="acme-calc-9").startswith("I am continuing the earlier run.\n\n**Now:** ")
-    assert render_progress(JobId(RUN), begun, SETTINGS, on_command_line=True) == (
+    earlier = run_of(started(), *step("c1", RunShell(command="make"), shell_result("")))
+    assert render_status(earlier, job="acme-calc-9").startswith(
+        "I am continuing the earlier run.\n\n**Now:** "
+    )
+    assert render_progress(JobId(RUN), earlier, SETTINGS, on_command_line=True) == (
         "The operator is continuing this run on the server's machine.\n\n**Now:** thinking about the last result\n\n"
         "So far: 1 step · $0.0100 · 2.0 s\n\n**To watch**, open [the dashboard](https://bot.test/runs/acme-calc-7).\n"
     )
@@ -229,8 +231,10 @@ def test_phases_between_steps_have_an_activity() -> None:
         "running the tests with the change": run_of(*ended),
         "publishing the result": run_of(*judged),
     }
-    asked = started().model_copy(update={"job": started().job.model_copy(update={"command": "explain why?"})})
-    assert get_activity(run_of(asked, *ended[1:])).verb == "publishing the result"  # There is no change to test.
+    job = started().job.model_copy(update={"command": "explain why?"})
+    question = started().model_copy(update={"job": job})
+    # There is no change to test.
+    assert get_activity(run_of(question, *ended[1:])).verb == "publishing the result"
     assert {get_activity(trajectory).verb for trajectory in words.values()} == set(words)
     for expected, trajectory in words.items():
         assert get_activity(trajectory).verb == expected

@@ -30,9 +30,9 @@ def test_the_base_of_a_run_on_a_pull_request_is_its_branch() -> None:
 
 
 def test_an_explanation_is_no_change_without_a_verdict() -> None:
-    asked = started().job.model_copy(update={"command": "explain why?"})
+    job = started().job.model_copy(update={"command": "explain why?"})
     answered = Reported(url="https://forge.test/c1", branch=None, reason="The question is answered.")
-    run = run_of(started().model_copy(update={"job": asked}), JobCompleted(outcome=answered))
+    run = run_of(started().model_copy(update={"job": job}), JobCompleted(outcome=answered))
     page = render_fragments(RUN, run, read_nothing, is_live=False)
     assert "</span> explanation</p>" in page.header and page.title == "add() subtracts"
     assert "<p>The question is answered. " in page.header and "no change" not in page.main
