@@ -221,8 +221,7 @@ async def _resolve_on_forge(
     else:
         print_stdout(strip_control_chars(_outcome_text(outcome)))
         print_stdout(_cost_and_log_text(job, settings, trajectory.usage()))
-    is_reported = isinstance(outcome, Reported)
-    return _failure_exit_code(trajectory) if is_reported else OUTCOME_EXIT_CODES[outcome.kind]
+    return _failure_exit_code(trajectory) if outcome.kind == "reported" else OUTCOME_EXIT_CODES[outcome.kind]
 
 
 async def _resolve_on_disk(

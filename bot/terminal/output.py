@@ -46,7 +46,6 @@ def outcome_json(
     run: str, outcome: Outcome | None, verdict: Verdict | None, usage: Usage, **extra: Any
 ) -> dict[str, Any]:
     """Returns the outcome as a JSON object. Missing values are null. For a local run, `outcome` is None."""
-    waiting = getattr(outcome, "confirmation", None)
     reason = getattr(outcome, "explanation", None) or getattr(outcome, "reason", None)
     return {
         "outcome": outcome.kind if outcome else "completed",
@@ -56,7 +55,7 @@ def outcome_json(
         "draft": getattr(outcome, "draft", None),
         "comment": (outcome.url or None) if isinstance(outcome, Reported | InputRequired) else None,
         "question": getattr(outcome, "question", None),
-        "call": waiting.call if waiting else None,
+        "call": getattr(getattr(outcome, "confirmation", None), "call", None),
         "branch": getattr(outcome, "branch", None),
         "fail_to_pass": list(verdict.fail_to_pass) if verdict else [],
         "pass_to_fail": list(verdict.pass_to_fail) if verdict else [],
