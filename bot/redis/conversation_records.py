@@ -1,6 +1,6 @@
 """Stores conversations and workspaces, the messages that wait for an agent, and requests to run and to pause."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from patchwright.bot.conversation_models import ConversationRecord, RunRequest, WorkspaceRecord
@@ -16,6 +16,7 @@ MAX_MESSAGES = 100
 """Messages of one conversation that may wait for its agent."""
 CLAIM_MS = 20_000  # more than it takes to acquire the lease of a conversation
 BLOCK_MS = 2000  # less than the time limit for a response of Redis
+READ_COUNT = 200  # maximum entries of each log in one response
 # Replaces a field of a hash, or removes it, if it has the expected value. KEYS: hash. ARGV: field, expected value, new
 # value ("" removes the field).
 _REPLACE_SCRIPT = """
@@ -152,13 +153,19 @@ class ConversationRecords(RedisStore):
         with redis_errors():
             return bool(await self._redis.exists(writer_key(log)))
 
-    async def read_entries(self, log: RunId, position: str, *, wait: bool) -> list[tuple[str, str]]:
-        """Returns the entries of the log after a position of the stream ("0" is its start), each with its own
-        position. If there is none and `wait` is True, waits up to BLOCK_MS milliseconds.
+    async def wait_for_entries(self, positions: Mapping[RunId, str]) -> dict[RunId, list[tuple[str, str]]]:
+        """Returns entries of these logs after a position in the stream of each ("0" is its start), each entry with its
+        own position. If there are none, waits up to BLOCK_MS milliseconds. Uses one connection for all logs.
         """
+        logs = {stream_key(log).encode(): log for log in positions}
         with redis_errors():
-            streams = await self._redis.xread({stream_key(log): position}, block=BLOCK_MS if wait else None)
-        return [(key.decode(), fields[b"entry"].decode()) for _, found in streams for key, fields in found]
+            streams = await self._redis.xread(
+                dict(zip(logs, positions.values(), strict=True)), count=READ_COUNT, block=BLOCK_MS
+            )
+        return {
+            logs[name]: [(key.decode(), fields[b"entry"].decode()) for key, fields in found]
+            for name, found in streams
+        }
 
 
 def _messages_key(id: str) -> str:

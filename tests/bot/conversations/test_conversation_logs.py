@@ -1,7 +1,7 @@
 """The logs of conversations: apart from runs, kept until they are deleted, and gone afterwards."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ AGENT = default_agent(LLM(model="openai/m", api_key="sk-of-a-test"))
 
 
 class LostRedis(ConversationRecords):
-    async def read_entries(self, log: RunId, position: str, *, wait: bool) -> list[tuple[str, str]]:
+    async def wait_for_entries(self, positions: Mapping[RunId, str]) -> dict[RunId, list[tuple[str, str]]]:
         raise QueueDown("Redis does not respond")
 
 
