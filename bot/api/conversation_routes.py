@@ -24,6 +24,7 @@ MAX_MESSAGE_LENGTH = 100_000
 """Characters of one message."""
 PAGE_SIZE = 1000
 """Entries of one response."""
+CONVERSATIONS_PAGE_SIZE = 100
 
 
 def get_service(deps: Annotated[ApiDependencies, Depends(get_api_deps)]) -> ConversationService:
@@ -69,11 +70,15 @@ class Rejection(FrozenModel):
     reason: str = Field(default="", max_length=10_000, description="What the agent should do instead.")
 
 
-class ConversationList(FrozenModel):
+class ConversationPage(FrozenModel):
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
     conversations: tuple[ConversationState, ...]
+    next: int
+    """Value of `after` for the next page. Behind the last conversation, it equals `after`."""
 
 
-class EventQuery(FrozenModel):
+class PageQuery(FrozenModel):
     after: int = Field(default=0, ge=0, le=10**9)
 
 
@@ -119,11 +124,13 @@ async def create_conversation(
     return await service.get_state(record)
 
 
-@router.get("", responses=problems(404))
-async def list_conversations(_: Reader, service: Service) -> ConversationList:
-    """Lists all conversations, oldest first."""
-    records = await service.records.list_conversations()
-    return ConversationList(conversations=tuple([await service.get_state(record) for record in records]))
+@router.get("", responses=problems(404, 422))
+async def list_conversations(
+    _: Reader, service: Service, query: Annotated[PageQuery, Query()]
+) -> ConversationPage:
+    """Returns at most 100 conversations, oldest first. Pass `next` of a page as `after` to get the page after it."""
+    records, last = await service.records.list_conversations(query.after, CONVERSATIONS_PAGE_SIZE)
+    return ConversationPage(conversations=await service.list_states(records), next=last)
 
 
 @router.get("/{id}", responses=problems(404))
@@ -177,7 +184,7 @@ async def delete_conversation(_: Writer, record: Found, service: Service) -> Non
 
 @router.get("/{id}/events", responses=problems(404, 422))
 async def list_events(
-    _: Reader, record: Found, service: Service, query: Annotated[EventQuery, Query()]
+    _: Reader, record: Found, service: Service, query: Annotated[PageQuery, Query()]
 ) -> EventPage:
     """Returns the log without its first `after` entries, at most 1000 entries."""
     entries = (await service.list_entries(record.log, query.after))[:PAGE_SIZE]

@@ -8,14 +8,19 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from datetime import UTC, datetime
 from typing import Protocol
 
 from pydantic import ValidationError
 
-from patchwright.bot.conversation_models import ConversationRecord, RunRequest, WorkspaceSpec
+from patchwright.bot.conversation_models import (
+    ConversationActivity,
+    ConversationRecord,
+    RunRequest,
+    StoredState,
+    WorkspaceSpec,
+)
 from patchwright.bot.conversations.event_feed import EventFeeds
 from patchwright.bot.conversations.server_runner import ServerRunner
 from patchwright.bot.conversations.workspace_pool import WorkspacePool
@@ -30,7 +35,7 @@ from patchwright.runtime.errors import SandboxError
 from patchwright.runtime.sandbox import Sandboxes
 from patchwright.sdk.agents import BaseAgent
 from patchwright.sdk.conversation import ConversationState
-from patchwright.sdk.conversation_runner import build_decision, build_state
+from patchwright.sdk.conversation_runner import WORKING, build_decision, build_state
 from patchwright.sdk.llm import EXPOSE_SECRETS
 
 logger = logging.getLogger(__name__)
@@ -91,7 +96,6 @@ class ConversationService:
             log=RunId(f"{name}.{secrets.token_hex(8)}"),
             workspace=workspace,
             agent=self._cipher.encrypt(text.encode()),
-            created_at=datetime.now(UTC),
         )
         is_new = await self.records.add_conversation(record)
         existing = None if is_new else await self.records.get_conversation(record.id)
@@ -103,21 +107,41 @@ class ConversationService:
                 "choose another id."
             )
         if self._cipher.decrypt(existing.agent) != text.encode():
-            existing = existing.model_copy(update={"agent": record.agent})
-            await self.records.save_conversation(existing)
+            changed = existing.model_copy(update={"agent": record.agent})
+            if not await self.records.replace_conversation(existing, changed):
+                raise Conflict("The conversation was changed or deleted at the same time. Try again.")
+            existing = changed
             if existing.id not in self._tasks:
                 self._runners.pop(existing.id, None)
         return existing, is_new
 
+    async def list_states(self, records: Sequence[ConversationRecord]) -> tuple[ConversationState, ...]:
+        """Returns the state of each conversation. Reads only logs that have grown since their state was stored."""
+        activities = await self.records.list_activities(records)
+        return tuple([await self._get_state(*pair) for pair in zip(records, activities, strict=True)])
+
     async def get_state(self, record: ConversationRecord) -> ConversationState:
-        is_running = await self._is_running(record)
-        state = build_state(record.id, await self._read_log(record.log), is_running=is_running)
+        return (await self.list_states([record]))[0]
+
+    async def _get_state(
+        self, record: ConversationRecord, activity: ConversationActivity
+    ) -> ConversationState:
+        stored = activity.stored
+        if stored is None or stored.log_length != activity.log_length:
+            trajectory = await self._read_log(record.log)
+            state = build_state(record.id, trajectory, is_running=False)
+            stored = StoredState(log_length=activity.log_length, state=state)
+            # The log may have grown since, and the local copy, which is read without Redis, may differ from the log.
+            if len(trajectory) == activity.log_length:
+                await self.records.save_state(record.log, stored)
         changes: dict[str, str] = {"workspace": record.workspace}
-        if not is_running and (problem := await self.records.get_problem(record.id)):
-            changes |= {"status": "error", "detail": problem}
-        elif not is_running and state.status != "paused" and await self.records.list_messages(record.id):
+        if activity.is_running or record.id in self._tasks:
+            changes |= {"status": "running", "detail": WORKING}
+        elif activity.problem:
+            changes |= {"status": "error", "detail": activity.problem}
+        elif stored.state.status != "paused" and activity.has_messages:
             changes |= {"status": "idle", "detail": "Call run."}
-        return state.model_copy(update=changes)
+        return stored.state.model_copy(update=changes)
 
     async def list_entries(self, log: RunId, after: int) -> list[str]:
         """Returns the entries of the log as JSON, without the first `after` ones."""
@@ -253,10 +277,6 @@ class ConversationService:
 
     async def _is_worked_on(self, record: ConversationRecord) -> bool:
         return record.id in self._tasks or await self.records.has_writer(record.log)
-
-    async def _is_running(self, record: ConversationRecord) -> bool:
-        """Returns True while an agent works, and after a kill, until another process has continued its work."""
-        return await self._is_worked_on(record) or await self.records.get_run_request(record.id) is not None
 
     def _start(self, record: ConversationRecord) -> None:
         self._tasks[record.id] = asyncio.create_task(self._work(record))

@@ -111,8 +111,9 @@ class SharedLogStore:
                 await shared.release()
 
     def read(self, run: RunId) -> Trajectory:
-        """Returns the log of the run. If Redis and the disk both contain a copy, reads the longer copy. If both
-        copies are missing, reads the log from the archive.
+        """Returns the log of the run. If Redis and the disk both contain a copy, reads the longer copy; if both are
+        equally long, the one in Redis, which another worker may have written. If both copies are missing, reads the
+        log from the archive.
 
         Blocks. Raises LogError.
         """
@@ -122,7 +123,7 @@ class SharedLogStore:
             local = exc
         count = 0 if isinstance(local, LogError) else len(local)
         with contextlib.suppress(QueueDown), redis_errors():
-            if cast("int", self._blocking_redis.xlen(stream_key(run))) > count:
+            if cast("int", self._blocking_redis.xlen(stream_key(run))) >= max(count, 1):
                 entries = cast(
                     "list[tuple[bytes, dict[bytes, bytes]]]", self._blocking_redis.xrange(stream_key(run))
                 )

@@ -6,20 +6,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from patchwright import LLM, default_agent
+from patchwright.bot.api import conversation_routes
 from patchwright.bot.api.authentication import ApiDependencies
 from patchwright.bot.conversation_models import ConversationRecord
 from patchwright.bot.conversations.conversation_service import ConversationService
-from patchwright.bot.errors import QueueDown
+from patchwright.bot.errors import Conflict, QueueDown
 from patchwright.bot.observe.archive import Archiver
 from patchwright.bot.redis.connection import redis_client
 from patchwright.bot.redis.conversation_records import ConversationRecords
 from patchwright.bot.redis.shared_run_log import SharedLogStore
 from patchwright.bot.web.application import create_application
 from patchwright.resolver.domain import RunId
-from patchwright.resolver.events import Message
+from patchwright.resolver.events import AgentStopped, Event, Message
 from patchwright.resolver.run_events import SubagentSpawned
 from patchwright.resolver.run_log import FileLogStore
 from tests.bot.conversations.test_conversation_service import ClearText
@@ -43,7 +45,7 @@ class Server:
     async def create(self, id: str) -> ConversationRecord:
         return (await self.service.create(id, AGENT, "workspace"))[0]
 
-    async def write(self, record: ConversationRecord, *events: Message | SubagentSpawned) -> None:
+    async def write(self, record: ConversationRecord, *events: Event) -> None:
         async with self.logs.open(record.log) as log:
             for event in events:
                 await log.append(event)
@@ -130,3 +132,71 @@ async def test_workers_do_not_archive_conversations(server: Server, url: str, tm
     assert await worker.list_idle(-1, 10) == ()
     assert await Archiver(worker, directory, None, idle_seconds=0).sweep() == 0
     await worker.close()
+
+
+async def test_a_list_reads_only_the_logs_that_have_grown(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = [await server.create(f"c-{number}") for number in range(3)]
+    for record in records:
+        await server.write(record, message("Hello."))
+    before = await server.service.list_states(records)
+    assert [(state.id, state.status, state.detail) for state in before] == [
+        (f"c-{number}", "idle", "Call run.") for number in range(3)
+    ]
+    read: list[RunId] = []
+    read_log = server.logs.read
+    monkeypatch.setattr(server.logs, "read", lambda log: read.append(log) or read_log(log))
+    assert await server.service.list_states(records) == before
+    assert read == []
+    await server.write(records[1], message("And this?"), AgentStopped(reason="finished", detail="Done."))
+    changed = await server.service.list_states(records)
+    assert [state.status for state in changed] == ["idle", "finished", "idle"]
+    assert read == [records[1].log]
+
+
+async def test_the_state_of_a_log_that_grew_while_it_was_read_is_not_stored(server: Server) -> None:
+    record = await server.create("c")
+    (before,) = await server.service.records.list_activities([record])
+    await server.write(record, message("Hello."))
+    assert (await server.service._get_state(record, before)).detail == "Call run."
+    (after,) = await server.service.records.list_activities([record])
+    assert (after.log_length, after.stored) == (1, None)
+
+
+async def test_a_deleted_conversation_does_not_come_back_with_another_agent(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = await server.create("c")
+    agent = AGENT.model_copy(update={"max_steps": 3})
+    get_conversation = server.service.records.get_conversation
+
+    async def delete_after_reading(id: str) -> ConversationRecord | None:
+        found = await get_conversation(id)
+        await server.service.delete(record)
+        return found
+
+    monkeypatch.setattr(server.service.records, "get_conversation", delete_after_reading)
+    with pytest.raises(Conflict, match="deleted at the same time"):
+        await server.service.create("c", agent, "workspace")
+    assert await get_conversation("c") is None
+
+
+async def test_conversations_are_listed_in_pages(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conversation_routes, "CONVERSATIONS_PAGE_SIZE", 2)
+    for number in (3, 1, 2, 4):
+        await server.create(f"c-{number}")
+    await server.create("c-1")  # Exists already, so it keeps its place.
+    app = create_application(ApiDependencies(None, None, None, TOKEN, server.service))  # type: ignore[arg-type]
+    pages: list[list[str]] = []
+    after = [0]
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://server") as http:
+        http.headers["authorization"] = f"Bearer {TOKEN}"
+        while len(after) < 2 or after[-1] != after[-2]:
+            page = (await http.get("/conversations", params={"after": after[-1]})).json()
+            pages.append([one["id"] for one in page["conversations"]])
+            after.append(page["next"])
+            if len(pages) == 1:  # No later conversation takes its place on the first page.
+                await server.service.delete(await server.create("c-3"))
+        assert (await http.get("/conversations?before=1")).status_code == 422
+    assert pages == [["c-3", "c-1"], ["c-2", "c-4"], []]
