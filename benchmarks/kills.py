@@ -233,7 +233,6 @@ def worker_environment(
         "PATCHWRIGHT_PRIVATE_KEY": app.private_key_pem,
         "PATCHWRIGHT_WEBHOOK_SECRET": "benchmark",
         "GITHUB_API_URL": fake_github.api_url,
-        "GITHUB_GRAPHQL_URL": fake_github.graphql_url,
         "GITHUB_SERVER_URL": fake_github.server_url,
     }
 

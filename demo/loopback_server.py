@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 if TYPE_CHECKING:  # circular import
-    from patchwright.demo.github.asgi import AsgiApp, AsgiMessage
+    from patchwright.demo.asgi import AsgiApp, AsgiMessage
 
 
 SHUTDOWN_GRACE = 2.0  # seconds that responses in progress get when the server stops

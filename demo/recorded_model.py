@@ -17,7 +17,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, Field
 
 from patchwright.demo.api_formats import API_FORMATS, ApiFormat, RecordedReply, extract_prompt
-from patchwright.demo.github.asgi import (
+from patchwright.demo.asgi import (
     AsgiMessage,
     ClientDisconnected,
     Receive,

@@ -6,14 +6,14 @@ from statistics import NormalDist
 CONFIDENCE = 0.95
 
 
-def wilson_interval(successes: int, total: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
+def wilson_interval(successes: int, total: int) -> tuple[float, float]:
     """Returns the Wilson score interval of a share. Without observations, it is the whole range.
 
     Source: Wilson, "Probable inference, the law of succession, and statistical inference" (1927)
     """
     if not total:
         return 0.0, 1.0
-    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
     share = successes / total
     center = (share + z * z / (2 * total)) / (1 + z * z / total)
     margin = z / (1 + z * z / total) * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))

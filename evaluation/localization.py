@@ -26,7 +26,7 @@ _SOURCE = re.compile(
 )
 
 
-async def rank_files(workspace: Workspace, text: str, top: int = TOP) -> tuple[str, ...]:
+async def rank_files(workspace: Workspace, text: str) -> tuple[str, ...]:
     """Returns the source files, without tests, whose words fit the text best."""
     entries = [entry for entry in await workspace.find_entries(_SOURCE) if not is_test_related(entry.path)]
     entries = entries[:MAX_FILES]
@@ -36,10 +36,10 @@ async def rank_files(workspace: Workspace, text: str, top: int = TOP) -> tuple[s
         for entry in entries
         if isinstance(content := contents.get(entry.id), bytes)
     }
-    return rank_texts(texts, text, top)
+    return rank_texts(texts, text)
 
 
-def rank_texts(texts: Mapping[str, str], query: str, top: int = TOP) -> tuple[str, ...]:
+def rank_texts(texts: Mapping[str, str], query: str) -> tuple[str, ...]:
     """Returns the paths of the texts that fit the query best, best first."""
     counts = {path: _count_words(path, text) for path, text in texts.items()}
     lengths = {path: words.total() for path, words in counts.items()}
@@ -52,7 +52,7 @@ def rank_texts(texts: Mapping[str, str], query: str, top: int = TOP) -> tuple[st
             frequency = counts[path][word]
             norm = K1 * (1 - B + B * lengths[path] / average)
             scores[path] += weight * frequency * (K1 + 1) / (frequency + norm)  # type: ignore[assignment]
-    return tuple(sorted(scores, key=lambda path: (-scores[path], path))[:top])
+    return tuple(sorted(scores, key=lambda path: (-scores[path], path))[:TOP])
 
 
 def _count_words(path: str, text: str) -> Counter[str]:
@@ -66,25 +66,25 @@ def _split_words(text: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(text)]
 
 
-def list_viewed_files(trajectory: Trajectory, root: str = "") -> tuple[str, ...]:
+def list_viewed_files(trajectory: Trajectory) -> tuple[str, ...]:
     """Returns the files that the agent viewed or edited, in the order of the first access."""
     found: dict[str, None] = {}
     for call in iter_calls(trajectory):
         if isinstance(call.action, ViewFile | ReplaceText | InsertText | CreateFile):
             path = call.action.path
             if PurePosixPath(path).suffix:  # otherwise, a directory
-                found.setdefault(path.removeprefix(root).removeprefix("/").removeprefix("./"))
+                found.setdefault(path.removeprefix("/").removeprefix("./"))
     return tuple(found)
 
 
-def recall(found: Sequence[str], gold: Iterable[str], top: int = TOP) -> float | None:
-    """Returns the share of the gold source files that are among the first `top` found ones; None without such files.
+def recall(found: Sequence[str], gold: Iterable[str]) -> float | None:
+    """Returns the share of the gold source files that are among the first TOP found ones; None without such files.
 
     A found path may be absolute, so its end is compared.
     """
     wanted = {path for path in gold if _SOURCE.fullmatch(path)}
     if not wanted:
         return None
-    first = found[:top]
+    first = found[:TOP]
     hits = sum(any(path == each or path.endswith(f"/{each}") for path in first) for each in wanted)
     return hits / len(wanted)

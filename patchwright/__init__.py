@@ -61,6 +61,8 @@ _MODULES = {
     "sdk.remote_workspace": "RemoteWorkspace",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
+_LAZY_CLASSES = {"LLM", "Agent"}
+"""Classes with which most programs begin. They need pydantic, whose import takes longer than most imports."""
 
 __all__ = [
     "LLM",
@@ -102,7 +104,13 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    module = f"{__name__}.{_MODULE_OF[name]}"
+    if name in _LAZY_CLASSES:
+        from patchwright.sdk.lazy_class import LazyClass
+
+        value: Any = LazyClass(name, (), {"__module__": module})
+    else:
+        value = getattr(import_module(module), name)
     globals()[name] = value
     return value
 

@@ -29,6 +29,12 @@ class Repo(FrozenModel):
     def __str__(self) -> str:
         return f"{self.owner}/{self.name}"
 
+    @classmethod
+    def parse(cls, full_name: str) -> "Repo":
+        """Returns the repository `owner/name`. Raises ValidationError."""
+        owner, _, name = full_name.partition("/")
+        return cls(owner=owner, name=name)
+
 
 class User(FrozenModel):
     """A person or bot on the forge."""
@@ -107,10 +113,10 @@ class Comment(FrozenModel):
     """True if the author may write to the repository."""
 
 
-class Issue(FrozenModel):
-    """An issue, in its state when the job started."""
+class _ForgeThread(FrozenModel):
+    """What an issue and a pull request have in common."""
 
-    kind: Literal["issue"] = "issue"
+    kind: str
     number: int
     title: str
     body: str
@@ -126,6 +132,12 @@ class Issue(FrozenModel):
     locked: bool = False
     """True if only people with write access can still comment. A GitHub App cannot comment either."""
     labels: tuple[str, ...] | None = None  # None if unknown.
+
+
+class Issue(_ForgeThread):
+    """An issue, in its state when the job started."""
+
+    kind: Literal["issue"] = "issue"
 
     @classmethod
     def from_text(cls, text: str) -> "Issue":
@@ -156,18 +168,10 @@ class ReviewThread(FrozenModel):
     comments: tuple[Comment, ...]
 
 
-class PullRequest(FrozenModel):
+class PullRequest(_ForgeThread):
     """A pull request on the forge."""
 
     kind: Literal["pull_request"] = "pull_request"
-    number: int
-    title: str
-    body: str
-    author: User
-    trusted: bool
-    open: bool
-    url: str
-    comments: tuple[Comment, ...] = ()
     head_branch: str
     head_sha: str
     base_branch: str
@@ -184,13 +188,6 @@ class PullRequest(FrozenModel):
     """Review threads, oldest first."""
     review: Comment | None = None
     """Body of the review that triggered the job. None if the body is empty or no review triggered the job."""
-    reported_runs: tuple[str, ...] = ()
-    """Ids of the runs that have posted a report in this pull request, oldest first."""
-    question: str = ""
-    """The latest question that an earlier run asked here; empty if there is none."""
-    locked: bool = False
-    """True if only people with write access can still comment. A GitHub App cannot comment either."""
-    labels: tuple[str, ...] | None = None  # None if unknown.
 
 
 Thread = Annotated[Issue | PullRequest, Field(discriminator="kind")]

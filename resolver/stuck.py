@@ -2,7 +2,7 @@
 the run ends.
 
 The literature describes such loops (arXiv:2506.03011, section 5.2) but gives no rule, so the numbers below
-are our choice.
+are our choice; docs/troubleshooting.md states them.
 """
 
 import re

@@ -17,8 +17,11 @@ _Opcode = tuple[str, int, int, int, int]
 def format_diff(old: str, new: str, name: str) -> str:
     """Return a diff in the format of `diff -u`, or "" if the texts are equal."""
     before, after = _split_lines(old), _split_lines(new)
-    hunks = [line for group in _diff_groups(before, after) for line in _format_hunk(group, before, after)]
-    return "".join([f"--- a/{name}\n", f"+++ b/{name}\n", *hunks]) if hunks else ""
+    if before == after:
+        return ""
+    groups = _TrimmedMatcher(before, after).get_grouped_opcodes(CONTEXT_LINES)
+    hunks = [line for group in groups for line in _format_hunk(group, before, after)]
+    return "".join([f"--- a/{name}\n", f"+++ b/{name}\n", *hunks])
 
 
 def format_excerpt(old: str, new: str) -> tuple[str, str]:
@@ -31,9 +34,8 @@ def format_excerpt(old: str, new: str) -> tuple[str, str]:
     for lines in (before, after):
         if not lines[-1]:
             lines.pop()
-    start = _common_prefix_length(before, after)
-    rest = min(len(before), len(after)) - start
-    end = len(after) - min(rest, _common_prefix_length(before[start:][::-1], after[start:][::-1]))
+    start, same_at_end = _common_ends(before, after)
+    end = len(after) - same_at_end
     if not after:
         return "", "now empty"
     if before == after:
@@ -60,51 +62,36 @@ def _split_lines(text: str) -> list[str]:
     return lines if last == "\n" else [*lines, last + "\\ No newline at end of file\n"]
 
 
-def _diff_groups(before: list[str], after: list[str]) -> Iterator[list[_Opcode]]:
-    start = _common_prefix_length(before, after)
-    rest = min(len(before), len(after)) - start
-    end = min(rest, _common_prefix_length(before[start:][::-1], after[start:][::-1]))
-    i, j = len(before) - end, len(after) - end
-    if start == i and start == j:
-        return
-    if i + j - 2 * start > _MAX_DIFFLIB_LINES:
-        middle: list[_Opcode] = [("replace", start, i, start, j)]
-    else:
-        matcher = SequenceMatcher(None, before[start:i], after[start:j], autojunk=False)
-        middle = [
-            (tag, a + start, b + start, c + start, d + start) for tag, a, b, c, d in matcher.get_opcodes()
-        ]
-    codes: list[_Opcode] = [("equal", 0, start, 0, start), *middle, ("equal", i, len(before), j, len(after))]
-    yield from _group_hunks(codes)
+class _TrimmedMatcher(SequenceMatcher[str]):
+    """Compares only the lines between the common beginning and the common end."""
+
+    def __init__(self, before: list[str], after: list[str]) -> None:
+        super().__init__(None, autojunk=False)
+        self._lines = before, after
+
+    def get_opcodes(self) -> list[_Opcode]:  # type: ignore[override]  # The standard library returns literals.
+        before, after = self._lines
+        start, end = _common_ends(before, after)
+        i, j = len(before) - end, len(after) - end
+        if i + j - 2 * start > _MAX_DIFFLIB_LINES:
+            middle: list[_Opcode] = [("replace", start, i, start, j)]
+        else:
+            self.set_seqs(before[start:i], after[start:j])
+            middle = [
+                (tag, a + start, b + start, c + start, d + start) for tag, a, b, c, d in super().get_opcodes()
+            ]
+        return [("equal", 0, start, 0, start), *middle, ("equal", i, len(before), j, len(after))]
+
+
+def _common_ends(left: list[str], right: list[str]) -> tuple[int, int]:
+    """Return the number of common lines at the beginning, and of other common lines at the end."""
+    start = _common_prefix_length(left, right)
+    return start, _common_prefix_length(left[start:][::-1], right[start:][::-1])
 
 
 def _common_prefix_length(left: list[str], right: list[str]) -> int:
-    return next(
-        (index for index, (a, b) in enumerate(zip(left, right, strict=False)) if a != b),
-        min(len(left), len(right)),
-    )
-
-
-def _group_hunks(opcodes: list[_Opcode]) -> Iterator[list[_Opcode]]:
-    """Group the changes into hunks with their context lines. Changes that are close to each other are in the
-    same hunk.
-    """
-    group: list[_Opcode] = []
-    for index, (tag, a, b, c, d) in enumerate(opcodes):
-        if tag != "equal":
-            group.append((tag, a, b, c, d))
-            continue
-        if group and (b - a > 2 * CONTEXT_LINES or index == len(opcodes) - 1):
-            yield [*group, (tag, a, min(b, a + CONTEXT_LINES), c, min(d, c + CONTEXT_LINES))]
-            group = []
-        elif group:
-            group.append((tag, a, b, c, d))
-        if not group:
-            group = (
-                [(tag, max(a, b - CONTEXT_LINES), b, max(c, d - CONTEXT_LINES), d)]
-                if index < len(opcodes) - 1
-                else []
-            )
+    pairs = enumerate(zip(left, right, strict=False))
+    return next((index for index, (a, b) in pairs if a != b), min(len(left), len(right)))
 
 
 def _format_hunk(group: list[_Opcode], before: list[str], after: list[str]) -> Iterator[str]:

@@ -7,6 +7,11 @@
 set -eu
 # With this variable, each of the many Python processes of a test run would compile all modules again.
 unset PYTHONDONTWRITEBYTECODE
+# Tests that only read the repository's own files: script/check runs them, script/test does not.
+repository_tests='tests/test_architecture.py tests/test_packages.py tests/test_docs_site.py tests/test_layer_imports.py
+    tests/test_model_names.py tests/test_release.py tests/test_repository.py tests/test_settings_docs.py
+    tests/test_troubleshooting.py tests/action/test_lint.py tests/resolver/rendering/test_template_contexts.py
+    tests/resolver/text/test_reply_templates.py'
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 cd -- "$root"
 bin=$root/.venv/bin

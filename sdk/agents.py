@@ -62,9 +62,9 @@ class Agent(BaseAgent):
     """When a conversation is longer, its older part is summarized. By default, this depends on the model."""
 
 
-def default_agent(llm: LLM, **fields: Any) -> Agent:
-    """Returns an agent with a shell, an editor, a search for code, a Python session, a browser and `finish`."""
-    return Agent(llm=llm, **fields)
+def default_agent(llm: LLM | str, **fields: Any) -> Agent:
+    """Returns an agent of a model or its name with shell, editor, code search, Python session, browser and `finish`."""
+    return Agent(llm=LLM(model=llm) if isinstance(llm, str) else llm, **fields)
 
 
 class ToolRequest(FrozenModel):
@@ -98,23 +98,19 @@ class AgentState:
     @property
     def messages(self) -> tuple[str, ...]:
         """The texts that people sent, in order. In a run of the bot, the first one is the prompt with the issue."""
-        from patchwright.resolver.events import Message
-
         return tuple(
             event.text
             for event in self._trajectory
-            if isinstance(event, Message) and event.source in ("initial_prompt", "comment")
+            if event.kind == "message" and event.source in ("initial_prompt", "comment")
         )
 
     @property
     def is_new_turn(self) -> bool:
         """True if there was no step since the latest message of a person."""
-        from patchwright.resolver.events import Message, ModelReply
-
         for event in reversed(self.events):
-            if isinstance(event, ModelReply):
+            if event.kind == "model_reply":
                 return False
-            if isinstance(event, Message) and event.source in ("initial_prompt", "comment"):
+            if event.kind == "message" and event.source in ("initial_prompt", "comment"):
                 return True
         return True
 
@@ -131,9 +127,8 @@ class AgentState:
     def outputs(self) -> tuple[str, ...]:
         """The text of the results of each step, oldest first."""
         from patchwright.resolver.agent.messages import render_observation
-        from patchwright.resolver.events import ToolResult
 
-        results = {event.call_id: event.observation for event in self.events if isinstance(event, ToolResult)}
+        results = {event.call_id: event.observation for event in self.events if event.kind == "tool_result"}
         return tuple(
             "\n".join(render_observation(results[call.id]) for call in reply.calls if call.id in results)
             for reply in self._trajectory.replies()
@@ -142,10 +137,8 @@ class AgentState:
     @property
     def last_result(self) -> "AnyObservation | None":
         """The result of the latest call; None before the first one."""
-        from patchwright.resolver.events import ToolResult
-
-        results = (event for event in reversed(self.events) if isinstance(event, ToolResult))
-        return next((event.observation for event in results), None)
+        events = reversed(self.events)
+        return next((event.observation for event in events if event.kind == "tool_result"), None)
 
 
 Step = ToolRequest | Sequence[ToolRequest] | str

@@ -18,13 +18,9 @@ def _background_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-def _submit(coroutine: Coroutine[Any, Any, Result]) -> "Future[Result]":
-    return asyncio.run_coroutine_threadsafe(coroutine, _background_loop())
-
-
-def start_in_background(coroutine: Coroutine[Any, Any, object]) -> None:
+def submit_in_background(coroutine: Coroutine[Any, Any, Result]) -> "Future[Result]":
     """Starts a coroutine without waiting for it."""
-    _submit(coroutine)
+    return asyncio.run_coroutine_threadsafe(coroutine, _background_loop())
 
 
 def run_blocking(coroutine: Coroutine[Any, Any, Result]) -> Result:
@@ -34,7 +30,7 @@ def run_blocking(coroutine: Coroutine[Any, Any, Result]) -> Result:
     if threading.current_thread().name == "patchwright":
         coroutine.close()
         raise RuntimeError("A callback or tool must not wait for the conversation that calls it.")
-    future = _submit(coroutine)
+    future = submit_in_background(coroutine)
     try:
         return future.result()
     except KeyboardInterrupt:
@@ -47,7 +43,7 @@ async def run_in_background(coroutine: Coroutine[Any, Any, Result]) -> Result:
     """Runs a coroutine in the background thread for a caller that has an event loop of its own. If the caller is
     canceled, the coroutine is canceled.
     """
-    return await asyncio.wrap_future(_submit(coroutine))
+    return await asyncio.wrap_future(submit_in_background(coroutine))
 
 
 def _wait_for_cleanup() -> None:
@@ -59,4 +55,4 @@ def _wait_for_cleanup() -> None:
         if canceled:
             await asyncio.wait(canceled, timeout=30)
 
-    _submit(wait()).result()
+    submit_in_background(wait()).result()

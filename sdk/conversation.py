@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from decimal import Decimal
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.sdk.agents import BaseAgent, Confirm
@@ -119,11 +119,3 @@ class BaseConversation(ABC):
     @abstractmethod
     def close(self) -> None:
         """Releases the log. The conversation can be continued later by its id."""
-
-
-def describe_agent(agent: BaseAgent) -> dict[str, Any]:
-    """Returns the agent as JSON with its API keys, for a server that runs it."""
-    from patchwright.sdk.llm import EXPOSE_SECRETS
-
-    values: dict[str, Any] = agent.model_dump(mode="json", context=EXPOSE_SECRETS)
-    return values

@@ -11,7 +11,7 @@ from patchwright.resolver.errors import WorkspaceError
 from patchwright.sdk import environment
 from patchwright.sdk.docker_sandbox_setup import DockerOptions, Network, build_docker_sandboxes
 from patchwright.sdk.sandbox_workspace import SandboxWorkspace
-from patchwright.sdk.snapshot import Snapshot, record_empty_tree, take_snapshot
+from patchwright.sdk.snapshot import Snapshot, take_snapshot
 
 if TYPE_CHECKING:
     from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
@@ -40,19 +40,13 @@ class DockerWorkspace(SandboxWorkspace):
             raise WorkspaceError(f"There is no directory {self._path}.")
         if options.get("network", "allowlist") not in get_args(Network):
             raise WorkspaceError(f"The network must be one of {', '.join(get_args(Network))}.")
-        self._copies_back = copy_back
+        self._copies_back = copy_back and self._path is not None
         self._options = options
-        self._features: tuple[str, ...] = ()
-        self._snapshot: Snapshot | None = None
         self._initial_patch: Patch | None = None
         """The change that a new container starts with."""
 
     def _build_sandboxes(self) -> "DockerSandboxes":
         return build_docker_sandboxes(self._options)
-
-    @property
-    def features(self) -> tuple[str, ...]:
-        return self._features
 
     @property
     def network(self) -> str:
@@ -62,18 +56,16 @@ class DockerWorkspace(SandboxWorkspace):
         if self._sandbox is not None:
             raise WorkspaceError("The workspace is already open.")
         async with contextlib.AsyncExitStack() as stack:
-            if self._path is not None:
-                self._snapshot = await stack.enter_async_context(
-                    take_snapshot(self._path, environment.data_directory() / "cache")
-                )
-                self._repository = self._snapshot.repository
-            else:
-                git_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="patchwright-snapshot-"))
-                self._repository = await record_empty_tree(Path(git_dir))
+            path = self._path
+            if path is None:
+                path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="patchwright-empty-")))
+            cache = environment.data_directory() / "cache"
+            self._snapshot = await stack.enter_async_context(take_snapshot(path, cache))
+            self._repository = self._snapshot.repository
             sandboxes = self._build_sandboxes()
             stack.push_async_callback(sandboxes.close)
             await sandboxes.prepare()
-            self._features = sandboxes.features
+            self.features = sandboxes.features
             name = f"workspace-{secrets.token_hex(8)}"
             sandbox = await stack.enter_async_context(sandboxes.open(name, online=self.network != "none"))
             await self._repository.send_to(sandbox, self._initial_patch)
@@ -85,7 +77,6 @@ class DockerWorkspace(SandboxWorkspace):
             if self._sandbox is not None and self._snapshot is not None and self._copies_back:
                 await self._write_back(self._snapshot)
         finally:
-            self._snapshot = None
             await super()._close(is_failed=is_failed)
 
     async def _write_back(self, snapshot: Snapshot) -> None:

@@ -1,25 +1,25 @@
 """Chooses the class of a workspace or conversation by the arguments."""
 
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from patchwright.sdk.agents import BaseAgent
-from patchwright.sdk.base_workspace import BaseWorkspace
-from patchwright.sdk.conversation import BaseConversation
-
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from patchwright.resolver.events import Entry
+    from patchwright.sdk.agents import BaseAgent
+    from patchwright.sdk.base_workspace import BaseWorkspace
+    from patchwright.sdk.conversation import BaseConversation
 
 
 def Conversation(  # noqa: N802 (named like the classes whose objects it returns)
-    agent: BaseAgent,
+    agent: "BaseAgent",
     workspace: "BaseWorkspace | str | Path",
     *,
     id: str | None = None,
     persistence_dir: str | Path | None = None,
     callbacks: "Iterable[Callable[[Entry], object]]" = (),
-) -> BaseConversation:
+) -> "BaseConversation":
     """Returns a LocalConversation, or a RemoteConversation if the workspace is a RemoteWorkspace. A path means a
     LocalWorkspace.
 
@@ -43,7 +43,7 @@ def Conversation(  # noqa: N802 (named like the classes whose objects it returns
 
 def Workspace(  # noqa: N802 (named like the classes that it returns)
     host: str | None = None, working_dir: str | Path = "workspace/project", api_key: str | None = None
-) -> BaseWorkspace:
+) -> "BaseWorkspace":
     """Returns a RemoteWorkspace on the server `host`, or a LocalWorkspace if there is no `host`. The directory of a
     LocalWorkspace is created if it is missing.
     """

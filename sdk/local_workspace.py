@@ -7,11 +7,11 @@ from pathlib import Path
 from patchwright.resolver.domain import Patch
 from patchwright.resolver.errors import WorkspaceError
 from patchwright.runtime.execution.executor import Executor
-from patchwright.runtime.execution.local_sandboxes import ALLOWED_VARIABLES
-from patchwright.runtime.features import ALL_FEATURES, SandboxFeatures
+from patchwright.runtime.execution.local_sandboxes import ALLOWED_VARIABLES, is_available
+from patchwright.runtime.features import ALL_FEATURES
 from patchwright.sdk import environment
 from patchwright.sdk.sandbox_workspace import SandboxWorkspace
-from patchwright.sdk.snapshot import Snapshot, take_snapshot
+from patchwright.sdk.snapshot import take_snapshot
 
 
 class LocalWorkspace(SandboxWorkspace):
@@ -30,18 +30,8 @@ class LocalWorkspace(SandboxWorkspace):
         if not self._path.is_dir():
             raise WorkspaceError(f"There is no directory {self._path}.")
         self.working_dir = str(self._path)
-        self._snapshot: Snapshot | None = None
-
-    @property
-    def features(self) -> tuple[str, ...]:
-        return tuple(feature for feature in ALL_FEATURES if self._has_feature(feature))
-
-    def _has_feature(self, feature: str) -> bool:
-        features = SandboxFeatures()
-        if feature == "browser":
-            path = environment.host_environment().get("PATH")
-            return features.has("browser") and features.chromium_program(path) is not None
-        return features.has(feature)  # type: ignore[arg-type]
+        path_variable = environment.host_environment().get("PATH")
+        self.features = tuple(name for name in ALL_FEATURES if is_available(name, path_variable))
 
     async def open_if_needed(self) -> None:
         if self._sandbox is None:
@@ -61,10 +51,6 @@ class LocalWorkspace(SandboxWorkspace):
             stack.push_async_callback(executor.close)
             self._stack = stack.pop_all()
         self._sandbox, self._repository = executor, self._snapshot.repository
-
-    async def _close(self, *, is_failed: bool) -> None:
-        self._snapshot = None
-        await super()._close(is_failed=is_failed)
 
     async def take_patch(self) -> Patch:
         assert self._snapshot is not None

@@ -10,8 +10,9 @@ from patchwright.resolver.events import ENTRY_ADAPTER, Entry, Trajectory
 from patchwright.resolver.run_calls import get_confirmation
 from patchwright.resolver.security.risk import RiskPolicy
 from patchwright.sdk.agents import BaseAgent, Confirm
-from patchwright.sdk.background_loop import run_blocking, run_in_background, start_in_background
-from patchwright.sdk.conversation import BaseConversation, ConversationState, describe_agent
+from patchwright.sdk.background_loop import run_blocking, run_in_background, submit_in_background
+from patchwright.sdk.conversation import BaseConversation, ConversationState
+from patchwright.sdk.llm import EXPOSE_SECRETS
 from patchwright.sdk.remote_workspace import RemoteWorkspace
 
 RECONNECT_SECONDS = 0.5
@@ -63,7 +64,7 @@ class RemoteConversation(BaseConversation):
         return await run_in_background(self._run())
 
     def pause(self) -> None:
-        start_in_background(self._post("pause"))
+        submit_in_background(self._post("pause"))
 
     def approve(self, *, all_like_this: bool = False) -> None:
         self._decide("approve", {"all_like_this": all_like_this})
@@ -85,7 +86,8 @@ class RemoteConversation(BaseConversation):
 
     async def _create(self) -> None:
         """Creates the conversation, or gives it this agent from its next run on."""
-        body = {"id": self.id, "workspace": self.workspace.id, "agent": describe_agent(self.agent)}
+        agent = self.agent.model_dump(mode="json", context=EXPOSE_SECRETS)
+        body = {"id": self.id, "workspace": self.workspace.id, "agent": agent}
         await self._client.request("POST", "conversations", json=body, retry=True)
 
     def close(self) -> None:
@@ -110,6 +112,8 @@ class RemoteConversation(BaseConversation):
                 self._add(ENTRY_ADAPTER.validate_python(entry))
 
     async def _run(self) -> ConversationState:
+        from websockets.exceptions import WebSocketException
+
         await self._client.request("POST", "conversations", self.id, "run", retry=True)
         while True:
             try:
@@ -118,7 +122,7 @@ class RemoteConversation(BaseConversation):
                 ) as socket:
                     if state := await self._follow(socket):
                         return state
-            except (OSError, ConnectionError, _connection_errors()):
+            except (OSError, WebSocketException):
                 await asyncio.sleep(RECONNECT_SECONDS)
                 state = await self._read_state()  # Raises ServerError if the server stays away.
                 if state.status != "running":
@@ -147,9 +151,3 @@ class RemoteConversation(BaseConversation):
         self._entries.append(entry)
         for callback in self._callbacks:
             callback(entry)
-
-
-def _connection_errors() -> type[Exception]:
-    from websockets.exceptions import WebSocketException
-
-    return WebSocketException

@@ -96,7 +96,7 @@ async def aresolve_issue(
         raise ValueError("the issue is empty: describe the problem, with the title in the first line")
     agent = agent if isinstance(agent, Agent) else Agent(llm=agent)
     llm = agent.llm
-    path = await asyncio.to_thread(_absolute, repository)
+    path = await asyncio.to_thread(lambda: Path(repository).expanduser().resolve())
     settings = _build_settings(agent, sandbox, options)
     masked = Secrets(llm.api_keys())
     sandboxes = build_docker_sandboxes(options) if sandbox == "docker" else _build_local_sandboxes(settings)
@@ -157,7 +157,3 @@ def _build_local_sandboxes(settings: "Settings") -> "Sandboxes":
         settings.package_index,
         settings.sandbox_features,
     )
-
-
-def _absolute(path: str | Path) -> Path:
-    return Path(path).expanduser().resolve()

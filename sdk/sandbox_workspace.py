@@ -17,6 +17,7 @@ from patchwright.runtime.observations import (
 )
 from patchwright.runtime.sandbox import Sandbox
 from patchwright.sdk.base_workspace import BaseWorkspace, CommandOutput
+from patchwright.sdk.snapshot import Snapshot
 
 CHUNK_BYTES = 3_000_000
 
@@ -26,10 +27,14 @@ class SandboxWorkspace(BaseWorkspace):
 
     kind: str
     """`local` or `docker`."""
+    features: tuple[str, ...] = ()
+    """The features of the sandbox in addition to shell and editor, such as `kernel` and `browser`."""
 
     def __init__(self) -> None:
         self._sandbox: Sandbox | None = None
         self._repository: Repository | None = None
+        self._snapshot: Snapshot | None = None
+        """The state of the directory at the opening; None if the workspace is not open."""
         self._stack = contextlib.AsyncExitStack()
 
     @property
@@ -40,11 +45,6 @@ class SandboxWorkspace(BaseWorkspace):
                 f"The workspace is not open: use it in a block, `with {type(self).__name__}(...) as workspace`."
             )
         return self._sandbox
-
-    @property
-    def features(self) -> tuple[str, ...]:
-        """The features of the sandbox in addition to shell and editor, such as `kernel` and `browser`."""
-        return ()
 
     @property
     def network(self) -> str:
@@ -58,8 +58,7 @@ class SandboxWorkspace(BaseWorkspace):
         """Returns the difference between the state at the opening and now."""
 
     async def _close(self, *, is_failed: bool) -> None:
-        self._sandbox = None
-        self._repository = None
+        self._sandbox = self._repository = self._snapshot = None
         stack, self._stack = self._stack, contextlib.AsyncExitStack()
         await stack.aclose()
 

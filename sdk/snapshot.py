@@ -87,23 +87,12 @@ async def take_snapshot(path: Path, cache: Path) -> AsyncIterator[Snapshot]:
         yield Snapshot(repository, path)
 
 
-async def record_empty_tree(git_dir: Path) -> Workspace:
-    """Returns a repository with one commit that contains no file."""
-    await run_git("init", "--quiet", "--bare", "--template=", "--initial-branch=base", str(git_dir))
-    tree = await run_git("hash-object", "-t", "tree", "-w", "--stdin", git_dir=git_dir)
-    return await _commit_tree(git_dir, tree.decode().strip())
-
-
 async def _record_directory(git_dir: Path, path: Path) -> Workspace:
     await run_git("init", "--quiet", "--bare", "--template=", "--initial-branch=base", str(git_dir))
     await asyncio.to_thread(_write_ignore_patterns, git_dir)
     environment = {"GIT_INDEX_FILE": f"{git_dir}/directory-index", "GIT_WORK_TREE": str(path)}
     await run_git("add", "--all", git_dir=git_dir, environment=environment)
-    tree = await run_git("write-tree", git_dir=git_dir, environment=environment)
-    return await _commit_tree(git_dir, tree.decode().strip())
-
-
-async def _commit_tree(git_dir: Path, tree: str) -> Workspace:
+    tree = (await run_git("write-tree", git_dir=git_dir, environment=environment)).decode().strip()
     message = ("-m", "The directory as it was")
     commit = await run_git("commit-tree", tree, *message, git_dir=git_dir, environment=_IDENTITY)
     base = commit.decode().strip()

@@ -59,7 +59,7 @@ def _as_if_sent(trajectory: Trajectory) -> list[Entry]:
     ]
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str], captured: Path = CAPTURED) -> int:
     parser = argparse.ArgumentParser(prog="script/capture", description=__doc__)
     parser.add_argument("run", help="the run's name, as `patchwright runs` lists it")
     parser.add_argument("name", help="of the directory below tests/golden/captured")
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str]) -> int:
         for text in options.hide:
             secrets.add(text)
         files = capture(
-            FileLogStore(settings.data / "runs"), RunId(options.run), CAPTURED / options.name, secrets
+            FileLogStore(settings.data / "runs"), RunId(options.run), captured / options.name, secrets
         )
     except (LogError, SettingsError, FileExistsError) as exc:
         print(f"script/capture: {exc}", file=sys.stderr)

@@ -64,7 +64,8 @@ PACKAGES = {
         "resolver.publishing"
     ),
     "resolver.prompts": (
-        "runtime resolver.text resolver resolver.suites resolver.rendering resolver.preparation resolver.pull_request"
+        "runtime runtime.skills resolver.text resolver resolver.suites resolver.rendering resolver.preparation "
+        "resolver.pull_request"
     ),
     "resolver.tools": (
         "runtime runtime.egress runtime.docker resolver.text resolver.tool_actions resolver resolver.settings "
@@ -82,7 +83,7 @@ PACKAGES = {
         "resolver.tools resolver.agent resolver.browsing"
     ),
     "resolver.viewer": (
-        "runtime resolver.text resolver.tool_actions resolver resolver.suites resolver.rendering resolver.llm "
+        "runtime resolver.text resolver.tool_actions resolver resolver.rendering resolver.llm "
         "resolver.activity resolver.agent resolver.browsing"
     ),
     "resolver.pipeline": (

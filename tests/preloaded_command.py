@@ -118,7 +118,6 @@ def _preload(address: str) -> dict[str, str]:
 
     import patchwright
     from patchwright import templates
-    from patchwright.bot.cli import server_commands
     from patchwright.resolver.llm.litellm import preload_litellm
     from patchwright.resolver.rendering.jinja_templates import get_environment
 
@@ -129,7 +128,12 @@ def _preload(address: str) -> dict[str, str]:
     for template in (texts := Path(templates.__path__[0])).rglob("*.j2"):
         get_environment().get_template(template.relative_to(texts).as_posix())
     asyncio.run(preload_litellm())
-    server_commands.PATCHWRIGHT = _forward_to(address)  # the child processes of servers are forked here, too
+    with contextlib.suppress(ModuleNotFoundError):  # The tests of other packages run without the bot.
+        from patchwright.bot.cli import server_commands
+
+        server_commands.PATCHWRIGHT = _forward_to(
+            address
+        )  # the child processes of servers are forked here, too
     gc.freeze()
     return {name: value for name, value in os.environ.items() if name not in before}
 

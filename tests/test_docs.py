@@ -207,6 +207,10 @@ def test_the_recommended_machine_has_room_for_the_default_number_of_jobs() -> No
     assert memory << 10 >= jobs * data["memory_mb"] + fields["min_free_memory_mb"].default + server
 
 
+def test_the_readme_says_that_only_frames_of_videos_are_read() -> None:
+    assert "| read pictures, single video frames, documents, and " in (ROOT / "README.md").read_text()
+
+
 def test_the_documented_default_hosts_are_the_allowed_ones() -> None:
     page = (ROOT / "docs/self-hosting.md").read_text()
     section = page.partition("These hosts are allowed by default:\n\n")[2].partition("\n\n")[0]

@@ -10,7 +10,7 @@ from tests.test_architecture import ROOT, product_files
 
 MODEL_FAMILY = re.compile(
     r"(?<![.\w])(?:chatgpt|claude|codestral|devstral|gemma|glm|gpt|grok|haiku|kimi|llama|minimax|nemotron|opus|qwen|sonnet)"
-    r"(?![a-z])",
+    r"(?![a-z])|\b(?:(?:deepseek|gemini|mistral)-[\w.]|o[1-9](?:-mini|-pro)?\b)",
     re.IGNORECASE,
 )
 EXAMPLE = re.compile(r"\b[a-z]+/[\w.-]+")
@@ -23,13 +23,13 @@ EXCEPTIONS = {
 
 
 def find_model_names(source: str) -> Iterator[str]:
-    """Yields the strings with the name of a model family, except docstrings and examples such as `openai/gpt-5`."""
+    """Yields the strings with the name of a model family, except docstrings and examples in a sentence."""
     tree = ast.parse(source)
     docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         match node:
             case ast.Constant(value=str(text)) if id(node) not in docstrings:
-                if MODEL_FAMILY.search(EXAMPLE.sub("", text)):
+                if MODEL_FAMILY.search(text if EXAMPLE.fullmatch(text) else EXAMPLE.sub("", text)):
                     yield f"line {node.lineno}: {text}"
 
 
@@ -43,7 +43,14 @@ def test_no_model_is_named_outside_the_table_of_models() -> None:
 
 
 @pytest.mark.parametrize(
-    "source", ["cached = 'claude' in name", "name = f'gpt-{version}'", "pattern = r'(.*/)?qwen3'"]
+    "source",
+    [
+        "cached = 'claude' in name",
+        "name = f'gpt-{version}'",
+        "pattern = r'(.*/)?qwen3'",
+        "name == 'gemini-2.5-pro'",
+        "name == 'o3'",
+    ],
 )
 def test_a_hard_coded_name_is_found(source: str) -> None:
     assert len(list(find_model_names(source))) == 1

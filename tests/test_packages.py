@@ -16,8 +16,8 @@ SHAPE = {
     "functions of more than 60 lines": 0,
     "functions with more than 7 parameters": 0,
     "functions with more than 2 inner functions": 0,
-    "files of fewer than 40 lines": 27,
-    "lines": 82_515,
+    "files of fewer than 40 lines": 24,
+    "lines": 82_400,
 }
 """No number may grow. If you make one smaller, lower it here."""
 

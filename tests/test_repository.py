@@ -319,7 +319,8 @@ def test_a_missing_file_or_test_is_detected(name: str, there: bool) -> None:
 
 
 def test_ci_runs_on_several_systems_with_and_without_an_engine() -> None:
-    workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())
+    text = (ROOT / ".github/workflows/ci.yml").read_text()
+    workflow = yaml.safe_load(text)
     job = workflow["jobs"]["test"]
     matrix = job["strategy"]["matrix"]
     assert len(matrix["os"]) > 1 and len(matrix["python"]) > 2
@@ -331,6 +332,19 @@ def test_ci_runs_on_several_systems_with_and_without_an_engine() -> None:
     assert (slow, bare) == ("script/test-all", "script/test-bare")
     # YAML 1.1 reads the key `on` as true.
     assert set(workflow[True]) == {"push", "pull_request", "workflow_call"}
+    assert "secrets." not in text, "no test on a commit needs a key"
+
+
+def test_ci_checks_the_types_of_all_packages_strictly() -> None:
+    workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())
+    commands = [step.get("run") for job in workflow["jobs"].values() for step in job["steps"]]
+    assert "script/check" in commands
+    assert '"$bin/mypy" || status=1' in (ROOT / "script/check").read_text().splitlines()
+    mypy = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]
+    assert (mypy["strict"], mypy["packages"]) == (True, ["patchwright"])
+    assert mypy["exclude"] == ["^patchwright/demo/sample/repository/"]
+    weaker = [o for o in mypy["overrides"] if any(name.startswith("patchwright") for name in o["module"])]
+    assert weaker == []
 
 
 def test_the_image_is_built_from_every_package() -> None:

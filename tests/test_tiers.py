@@ -41,6 +41,13 @@ def test_the_tests_with_a_real_model_have_a_budget() -> None:
     assert WORKFLOW["jobs"]["test-models"]["timeout-minutes"] <= 30
 
 
+def test_ci_runs_the_quick_tests_without_a_network_and_within_a_time() -> None:
+    jobs = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())["jobs"]
+    last_steps = {name: jobs[name]["steps"][-1]["run"] for name in ("test", "bare-test")}
+    assert last_steps == {"test": "script/test", "bare-test": "script/test-bare"}
+    assert (jobs["test"]["timeout-minutes"], jobs["bare-test"]["timeout-minutes"]) == (40, 60)
+
+
 def test_the_tests_with_a_real_model_run_every_day_and_on_demand() -> None:
     triggers = WORKFLOW[True]  # YAML 1.1 reads the key `on` as true.
     assert set(triggers) == {"schedule", "workflow_dispatch", "pull_request"}

@@ -1,10 +1,12 @@
 """`patchwright resolve`: resolves one issue and shows its progress in the terminal."""
 
 import argparse
+import re
 import sys
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from patchwright.bot.commands.attempt_output import has_model_failed, print_attempt, print_attempt_json
 from patchwright.bot.commands.confirmation import find_person, offer_local_sandbox
@@ -18,7 +20,6 @@ from patchwright.bot.terminal.exit_codes import (
     UNSUCCESSFUL,
 )
 from patchwright.bot.terminal.interrupts import resume_command, save_partial_patch
-from patchwright.bot.terminal.issue_reference import parse_issue_reference
 from patchwright.bot.terminal.live_display import open_display
 from patchwright.bot.terminal.local_files import (
     absolute_path,
@@ -342,3 +343,37 @@ def _verdict_exit_code(kind: VerdictKind, trajectory: Trajectory) -> int:
 
 def _failure_exit_code(trajectory: Trajectory) -> int:
     return ERROR if trajectory.agent_stopped and trajectory.agent_stopped.reason == "error" else UNSUCCESSFUL
+
+
+ISSUE_URL_PATH = re.compile(r"/([^/]+)/([^/]+)/(?:issues|pull)/([1-9]\d{0,9})/?")
+SHORT_REFERENCE = re.compile(r"([^/]+)/([^/#]+)#([1-9]\d{0,9})")
+
+
+def parse_issue_reference(reference: str, server_url: str) -> tuple[Repo, int]:
+    """Returns the repository and the number in a reference. The reference is the URL of an issue or pull
+    request, or OWNER/REPO#7.
+
+    Raises UsageError for other texts. If the URL contains a password, the message does not show it.
+    """
+    try:
+        expected, url = (
+            urlsplit(server_url.rstrip("/")),
+            urlsplit(reference if "://" in reference else f"//{reference}"),
+        )
+        is_this_server = url.netloc.lower() == expected.netloc.lower()
+        match = (
+            ISSUE_URL_PATH.fullmatch(url.path.removeprefix(expected.path))
+            if is_this_server
+            else SHORT_REFERENCE.fullmatch(reference)
+        )
+        if match is not None:
+            return Repo(owner=match[1], name=match[2]), int(match[3])
+        is_other_server = "://" in reference and not is_this_server
+        reference = url._replace(netloc=url.netloc.rpartition("@")[2]).geturl().removeprefix("//")
+    except ValueError:  # This is not a valid URL or repository name.
+        is_other_server, reference = False, reference.rpartition("@")[2]
+    raise UsageError(
+        f"'{reference}' is not an issue. "
+        f"Pass the URL of an issue, such as {server_url.rstrip('/')}/OWNER/REPO/issues/7, or OWNER/REPO#7"
+        + ("; for another server, set GITHUB_SERVER_URL" if is_other_server else "")
+    )

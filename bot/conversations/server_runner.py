@@ -32,9 +32,8 @@ class ServerRunner(ConversationRunner):
         for message in await self._list_undelivered():
             await self.log.append(message)
         state = await super().run()
-        if (
-            state.status == "paused"
-        ):  # The request is removed last: after a kill, another process has to see it.
+        # The request is removed last: after a kill, another process has to see it.
+        if state.status == "paused":
             await self._records.remove_pause_request(self.id)
         return state
 

@@ -115,8 +115,7 @@ class AccessControl:
 
 
 def _parse_repo(name: str) -> Repo | None:
-    owner, _, rest = name.partition("/")
     try:
-        return Repo(owner=owner, name=rest)
+        return Repo.parse(name)
     except ValidationError:
         return None

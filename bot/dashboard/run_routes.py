@@ -217,12 +217,11 @@ def _build_request(
     """Returns a request that works like the same command in a comment. Unless it is a message, it affects only this
     run.
     """
-    owner, _, name = summary.repository.partition("/")
     person = session.user
     job = Job(
         # The nonce differs each time the page is loaded, so that a double click sends only one request.
         id=JobId(f"{summary.run[:120]}-{verb}-{nonce}"),
-        repo=Repo(owner=owner, name=name),
+        repo=Repo.parse(summary.repository),
         number=summary.number,
         # The operator needs no permission.
         requester=User(id=person.id, login=person.login) if person.id is not None else None,

@@ -13,14 +13,17 @@ class GitHubServer(FrozenModel):
 
     github_server_url: str
     github_api_url: str
-    github_graphql_url: str
+
+    @property
+    def graphql_url(self) -> str:
+        """URL of the GraphQL API. A GitHub Enterprise Server has `/api/v3` and `/api/graphql`."""
+        return f"{self.github_api_url.removesuffix('/v3')}/graphql"
 
 
 def configured_server(settings: Settings) -> GitHubServer:
     return GitHubServer(
         github_server_url=settings.github_server_url.rstrip("/"),
         github_api_url=settings.github_api_url.rstrip("/"),
-        github_graphql_url=settings.github_graphql_url.rstrip("/"),
     )
 
 

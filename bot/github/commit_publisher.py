@@ -178,7 +178,7 @@ class CommitPublisher:
                 created = await self._graphql.execute(
                     CreateCommitResponse, repo, CREATE_COMMIT, variables, idempotent=False
                 )
-                return created.commit.oid
+                return created.sha
             except (ForgeUnavailable, BranchMoved, NotFound) as exc:
                 # The response may have been lost although GitHub created the commit. GitHub then rejects a
                 # second commit as stale.
@@ -252,9 +252,9 @@ class CommitPublisher:
         response = await self._get_commit(repo, sha)
         if not commit.matches(response):
             return None
-        verified = response.verification.verified
+        verified = response.is_verified
         if not verified and not note:
-            note = render_unsigned_reason("unsigned", response.verification.reason)
+            note = render_unsigned_reason("unsigned", response.verification_reason)
         already_existed = parse_run_id(response.message) != parse_run_id(commit.body)
         return PublishedCommit(
             sha=sha, is_verified=verified, note="" if verified else note, already_existed=already_existed

@@ -26,7 +26,7 @@ from patchwright.bot.github.schemas import (
     GHOST,
     BranchResponse,
     ClosedPullRequestResponse,
-    DraftMutationResponse,
+    GitHubResponse,
     IssueResponse,
     PullRequestResponse,
     RepositoryResponse,
@@ -79,7 +79,7 @@ class GitHubForge:
             auth, server.github_api_url, ca_bundle, policy or RequestPolicy(), write_limiter
         )
         self._server_url = server.github_server_url
-        self._graphql = GraphQLClient(self._rest, server.github_graphql_url)
+        self._graphql = GraphQLClient(self._rest, server.graphql_url)
         self.identity = Identity(self._rest, self._graphql)
         """Returns the bot's own account."""
         self._pull_cache: dict[tuple[Repo, str], tuple[str, tuple[PullRequest, ...]]] = {}
@@ -365,9 +365,7 @@ class GitHubForge:
         Source: docs.github.com/graphql/reference/mutations#markpullrequestreadyforreview
         """
         request = CONVERT_TO_DRAFT if draft else MARK_READY
-        await self._graphql.execute(
-            DraftMutationResponse, repo, request, {"input": {"pullRequestId": pull.node_id}}
-        )
+        await self._graphql.execute(GitHubResponse, repo, request, {"input": {"pullRequestId": pull.node_id}})
 
     # --- helpers --------------------------------------------------------------------------------------------
 

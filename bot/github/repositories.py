@@ -11,7 +11,7 @@ from patchwright.bot.errors import ForgeUnavailable
 from patchwright.bot.github.cached_lists import CachedLists
 from patchwright.bot.github.error_isolation import ErrorIsolation
 from patchwright.bot.github.rest import MIN_TOKEN_LIFETIME, RestClient, repo_path
-from patchwright.bot.github.schemas import GitHubResponse, RepositoryResponse, parse_full_name
+from patchwright.bot.github.schemas import GitHubResponse, RepositoryResponse
 from patchwright.bot.github.valid_entries import ValidEntries
 from patchwright.resolver.domain import Credentials, Repo
 from patchwright.resolver.errors import Forbidden, ForgeError, NotFound
@@ -48,7 +48,7 @@ class InstallationRepositoriesResponse(GitHubResponse):
 
 class InstallationRepository(GitHubResponse):
     id: int
-    full_name: Annotated[Repo, BeforeValidator(parse_full_name)]
+    full_name: Annotated[Repo, BeforeValidator(lambda name: Repo.parse(str(name)))]
     archived: bool = False
 
 

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import AliasPath, BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from patchwright.bot.github.valid_entries import ValidEntries
 from patchwright.resolver.domain import Repo, User
@@ -34,12 +34,6 @@ class Viewer(GitHubResponse):
 GHOST = Account(id=10137, login="ghost")
 
 
-def parse_full_name(full_name: str) -> Repo:
-    """Returns the repository with this `owner/name`. Raises ValidationError."""
-    owner, _, name = str(full_name).partition("/")
-    return Repo(owner=owner, name=name)
-
-
 class RepositoryResponse(GitHubResponse):
     id: int
     full_name: str
@@ -50,7 +44,7 @@ class RepositoryResponse(GitHubResponse):
     def as_repo(self) -> Repo | None:
         """Returns the repository, or None if Patchwright does not support the form of its name."""
         try:
-            return parse_full_name(self.full_name)
+            return Repo.parse(self.full_name)
         except ValidationError:
             return None
 
@@ -185,12 +179,8 @@ class CommitResponse(GitHubResponse):
     message: str
     tree: CommitPointer
     parents: tuple[CommitPointer, ...]
-    verification: "Verification"
-
-
-class Verification(GitHubResponse):
-    verified: bool
-    reason: str
+    is_verified: bool = Field(validation_alias=AliasPath("verification", "verified"))
+    verification_reason: str = Field(validation_alias=AliasPath("verification", "reason"))
 
 
 class ComparisonResponse(GitHubResponse):
@@ -211,18 +201,4 @@ class GraphQLResponse(GitHubResponse):
 class CreateCommitResponse(GitHubResponse):
     """The response of `createCommitOnBranch`."""
 
-    commit: "CommitId"
-
-
-class CommitId(GitHubResponse):
-    oid: str
-
-
-class DraftMutationResponse(GitHubResponse):
-    """The response of the mutations that convert a pull request to a draft or mark it as ready for review."""
-
-    pull_request: "DraftState" = Field(alias="pullRequest")
-
-
-class DraftState(GitHubResponse):
-    is_draft: bool = Field(alias="isDraft")
+    sha: str = Field(validation_alias=AliasPath("commit", "oid"))

@@ -8,16 +8,15 @@ import io
 import zipfile
 import zlib
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
-from patchwright.resolver.domain import InputRequired, Job, RunId, Thread
+from patchwright.resolver.domain import InputRequired, Job, Outcome, RunId, Thread
 from patchwright.resolver.errors import LogError
 from patchwright.resolver.events import Trajectory
 from patchwright.resolver.masking import mask_trajectory
 from patchwright.resolver.publishing.artifact import MAX_EVENTS_BYTES
+from patchwright.resolver.run.dependencies import RunDependencies
 from patchwright.resolver.run_log import FileLogStore, parse_trajectory
 from patchwright.resolver.run_task import get_proposed_plan
-from patchwright.resolver.secrets import Secrets
 
 DIRECTORY = "question-log"
 """The directory in the data directory whose files action.yml uploads."""
@@ -29,22 +28,25 @@ def name_artifact(job: Job) -> str:
     return f"patchwright-log-{job.number}"
 
 
-def write_question_log(directory: Path, job: Job, logs: FileLogStore, secrets: Secrets) -> None:
-    """Writes the logs of a job that asked a question, with masked secrets. Writes nothing for a plan, because a plan is
-    not continued in a workflow. Raises LogError.
-    """
-    last = logs.read(job.id)
-    runs = [job.id, *([last.run_resumed.run] if last.run_resumed else [])]
-    trajectories = {run: mask_trajectory(logs.read(run), secrets) for run in runs}
-    if any(get_proposed_plan(trajectory) for trajectory in trajectories.values()):
+def write_question_log(
+    outcome: Outcome, job: Job, logs: FileLogStore, deps: RunDependencies, notify: Callable[[str], object]
+) -> None:
+    """Writes the masked logs of a job that asked a question. A plan is left out, because no workflow continues it."""
+    if not isinstance(outcome, InputRequired):
         return
+    directory = deps.settings.data / DIRECTORY
     try:
+        last = logs.read(job.id)
+        runs = [job.id, *([last.run_resumed.run] if last.run_resumed else [])]
+        trajectories = {run: mask_trajectory(logs.read(run), deps.secrets) for run in runs}
+        if any(get_proposed_plan(trajectory) for trajectory in trajectories.values()):
+            return
         directory.mkdir(parents=True, exist_ok=True)
         for run, trajectory in trajectories.items():
             lines = (entry.model_dump_json(warnings=False) + "\n" for entry in trajectory.entries)
             (directory / f"{run}.jsonl").write_text("".join(lines), encoding="utf-8")
-    except OSError as exc:
-        raise LogError(f"The log of the run cannot be written to {directory}: {exc.strerror}.") from exc
+    except (LogError, OSError) as exc:
+        notify(f"NOTICE: An answer will start a new run, because the log of this one cannot be kept: {exc}")
 
 
 async def restore_question_log(

@@ -3,7 +3,7 @@ comments of killed runs.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from patchwright.bot.github.forge import GitHubForge
@@ -11,7 +11,7 @@ from patchwright.bot.reconcile.poller import Poller
 from patchwright.bot.webhooks.delivery import Delivery, IgnoredEvent
 from patchwright.bot.webhooks.triggers import Triggers, find_job, possible_job_ids
 from patchwright.resolver.domain import Job, Repo
-from patchwright.resolver.errors import ForgeError
+from patchwright.resolver.errors import ForgeError, SettingsError
 from patchwright.resolver.rendering.template_renderer import render_reply
 
 log = logging.getLogger(__name__)
@@ -70,3 +70,13 @@ async def correct_stale_comments(github: GitHubForge, job: Job, mention: str) ->
                 )
     except ForgeError as exc:
         log.warning("stale comment not corrected", extra={"job": job.id, "error": str(exc)})
+
+
+def workflow_repository(environ: Mapping[str, str]) -> Repo:
+    """Returns the workflow's repository. Raises SettingsError if it is not set."""
+    try:
+        return Repo.parse(environ.get("GITHUB_REPOSITORY", ""))
+    except ValueError as exc:
+        raise SettingsError(
+            "GITHUB_REPOSITORY is not set. Run this command in a GitHub Actions workflow."
+        ) from exc

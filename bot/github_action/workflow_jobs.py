@@ -4,7 +4,6 @@ publish job.
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -17,11 +16,12 @@ from patchwright.bot.github.forge import GitHubForge
 from patchwright.bot.github.workflow_artifacts import download_latest_artifact
 from patchwright.bot.github.write_check import with_write_check
 from patchwright.bot.github_action.null_objects import NullModel, NullSandboxes
-from patchwright.bot.github_action.question_log import DIRECTORY, restore_question_log, write_question_log
+from patchwright.bot.github_action.question_log import restore_question_log, write_question_log
 from patchwright.bot.github_action.scheduled import (
     SCHEDULED_EVENTS,
     correct_stale_comments,
     find_missed_delivery,
+    workflow_repository,
 )
 from patchwright.bot.github_action.workflow_step import (
     CANCELED,
@@ -38,7 +38,7 @@ from patchwright.bot.terminal.progress_printer import ProgressPrinter
 from patchwright.bot.triggers.command_context import CommandContext
 from patchwright.bot.webhooks.triggers import TriggerRequest, Triggers
 from patchwright.resolver.authorization import authorize
-from patchwright.resolver.domain import InputRequired, Job, Outcome, Repo
+from patchwright.resolver.domain import Job, Outcome
 from patchwright.resolver.errors import (
     ForgeError,
     InvalidArtifact,
@@ -57,6 +57,7 @@ from patchwright.resolver.pipeline.resolve import resolve_job
 from patchwright.resolver.publishing import artifact
 from patchwright.resolver.rendering.jinja_templates import set_template_directory
 from patchwright.resolver.run.dependencies import RunDependencies
+from patchwright.resolver.run_events import RunResumed
 from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.settings.settings import Settings
@@ -149,8 +150,8 @@ async def _run_job(
             )
         workflow_job: WorkflowJob
         if publish_directory is not None:
-            deps = replace(build_publish_deps(settings, secrets, logs), continues_answers=False)
-            workflow_job = PublishJob(forge, deps, logs, publish_directory)
+            deps = build_publish_deps(settings, secrets, logs)
+            workflow_job = PublishJob(forge, deps, logs, publish_directory, notify)
         else:
             workflow_job = single = SingleJob(forge, github, settings, secrets, notify, stack)
             if resolve_directory is not None:
@@ -195,17 +196,6 @@ def _write_run_view(logs: FileLogStore, secrets: Secrets, notify: Notify, job: J
     return file
 
 
-def workflow_repository(environ: Mapping[str, str]) -> Repo:
-    """Returns the workflow's repository. Raises SettingsError if it is not set."""
-    owner, _, name = environ.get("GITHUB_REPOSITORY", "").partition("/")
-    try:
-        return Repo(owner=owner, name=name)
-    except ValueError as exc:
-        raise SettingsError(
-            "GITHUB_REPOSITORY is not set. Run this command in a GitHub Actions workflow."
-        ) from exc
-
-
 class SingleJob:
     """Resolves and publishes in one workflow job."""
 
@@ -230,18 +220,15 @@ class SingleJob:
         deps = await self.open_deps(job)
         reporter = with_write_check(comment_reporter(self.forge, self.settings), self._github.write_check)
         logs = FileLogStore(self.settings.data / "runs")
-        if job.request.text and await authorize(self.forge, job.repo, job.requester):
-            await self._restore_question(job, logs)
+        await self.restore_question(job, logs)
         outcome = await resolve_job(job, deps, self.forge, reporter)
-        if isinstance(outcome, InputRequired):
-            try:
-                write_question_log(self.settings.data / DIRECTORY, job, logs, deps.secrets)
-            except LogError as exc:
-                self._notify(f"NOTICE: An answer will start a new run. {exc}")
+        write_question_log(outcome, job, logs, deps, self._notify)
         return outcome
 
-    async def _restore_question(self, job: Job, logs: FileLogStore) -> None:
+    async def restore_question(self, job: Job, logs: FileLogStore) -> None:
         """Restores the log of the run whose question this job answers. If that fails, the job starts a new run."""
+        if not (job.request.text and await authorize(self.forge, job.repo, job.requester)):
+            return
         rest, api_url, ca_bundle = self._github.rest, self.settings.github_api_url, self.settings.ca_bundle
         download = partial(download_latest_artifact, rest, api_url, ca_bundle, job.repo)
         try:
@@ -290,11 +277,10 @@ class ResolveJob:
 
     async def resolve(self, job: Job) -> Outcome:
         with self._save_when_withheld(job):
+            deps = await self._single_job.open_deps(job)
+            await self._single_job.restore_question(job, self._logs)
             outcome = await resolve_job(
-                job,
-                await self._single_job.open_deps(job),
-                ReadOnlyForge(self._single_job.forge, job.id),
-                null_reporter,
+                job, deps, ReadOnlyForge(self._single_job.forge, job.id), null_reporter
             )
         # The job was rejected without a comment. The publish job rejects it in the same way.
         self._save_artifact(job, "")
@@ -317,6 +303,8 @@ class ResolveJob:
     def _save_artifact(self, job: Job, problem: str, stop: artifact.StopKind = "error") -> None:
         try:
             trajectory = self._logs.read(job.id)
+            if trajectory.run_resumed:
+                trajectory = self._logs.read(trajectory.run_resumed.run)
         except LogError:
             trajectory = None
         deps = self._single_job.deps
@@ -327,8 +315,11 @@ class ResolveJob:
 class PublishJob:
     """Validates the artifact of ResolveJob and publishes it. Runs no code and calls no model."""
 
-    def __init__(self, forge: Forge, deps: RunDependencies, logs: FileLogStore, directory: Path) -> None:
+    def __init__(
+        self, forge: Forge, deps: RunDependencies, logs: FileLogStore, directory: Path, notify: Notify
+    ) -> None:
         self._forge, self._deps, self._logs, self._directory = forge, deps, logs, directory
+        self._notify = notify
         self._problem = ""
         """Why the first job failed, as a text for the thread."""
 
@@ -343,9 +334,15 @@ class PublishJob:
             settings = self._deps.settings
             job = await expand_retry(job, thread, Trajectory(), self._forge, self._logs, settings)
         if saved.trajectory is not None:
-            entries = await artifact.verify_entries(saved.trajectory, job, self._forge, self._deps.settings)
-            async with self._logs.open(job.id) as log:
+            run, entries = await artifact.verify_entries(
+                saved.trajectory, job, self._forge, self._deps.settings
+            )
+            async with self._logs.open(run) as log:
                 log.replace_entries(entries)
+            if run != job.id:
+                async with self._logs.open(job.id) as log:
+                    if not log.trajectory.run_resumed:
+                        await log.append(RunResumed(run=run))
         if saved.manifest.problem:
             stop = saved.manifest.stop
             self._problem = saved.manifest.problem
@@ -355,7 +352,9 @@ class PublishJob:
                 else f"The first job failed: {self._problem}"
             )
             raise RESOLVE_JOB_ERRORS[stop](problem)
-        return await resolve_job(job, self._deps, self._forge, null_reporter)
+        outcome = await resolve_job(job, self._deps, self._forge, null_reporter)
+        write_question_log(outcome, job, self._logs, self._deps, self._notify)
+        return outcome
 
     async def report_failure(self, job: Job, error: Exception) -> str | None:
         reported = error

@@ -204,12 +204,10 @@ class _StepRun:
             return ""
 
 
-def report_early_error(
-    environ: Mapping[str, str], error: Exception, write: Writer = lambda line: print(line, flush=True)
-) -> int:
+def report_early_error(environ: Mapping[str, str], error: Exception) -> int:
     """Reports an error that ended the step before its job was known. Returns the exit code."""
     error = word_for_workflow(error)
-    _write_error(environ, error, write)
+    _write_error(environ, error, lambda line: print(line, flush=True))
     summary = f"### Patchwright: error\n\n{escape_markdown(str(error))}\n"
     write_outputs(environ, dict.fromkeys(OUTPUTS, "") | {"outcome": "error"}, summary)
     return error_exit_code(error)

@@ -17,7 +17,7 @@ MAX_LABEL_VALUES = 60  # maximum number of values of a label; the counts of all 
 
 COUNTER_DEFINITIONS = (
     ("outcomes", "completed_jobs", "Jobs that ended, by outcome.", ("outcome",)),
-    ("faults", "job_failures", "Jobs that failed, by cause.", ("fault",)),
+    ("faults", "job_failures", "Jobs that failed, by cause and error.", ("fault", "error")),
     ("failures", "unsolved_runs", "Runs that did not solve the issue, by kind of failure.", ("failure",)),
     ("verdicts", "verdicts", "Verdicts on patches.", ("verdict",)),
     ("usd", "cost_dollars", "Known cost of runs, in dollars.", ()),
@@ -108,8 +108,8 @@ def _build_rates(counts: Mapping[str, Mapping[str, float]]) -> Iterator[Metric]:
         for metrics_label, label_counts in counts.items()
     }
     failed = {
-        (metrics_label, fault): label_counts.get(f"faults {fault}", 0.0)
-        for metrics_label, label_counts in counts.items()
+        (label, fault): sum(n for key, n in counted.items() if key.startswith(f"faults {fault} "))
+        for label, counted in counts.items()
         for fault in FAULTS
     }
     yield _make_gauge(

@@ -21,9 +21,7 @@ log = logging.getLogger(__name__)
 
 
 @contextlib.asynccontextmanager
-async def open_reconciler(
-    settings: Settings, github: GitHubForge, *, schedule: PollSchedule | None = None
-) -> AsyncIterator[Watcher]:
+async def open_reconciler(settings: Settings, github: GitHubForge) -> AsyncIterator[Watcher]:
     """Yields a function that runs the reconciler: the `watcher` for `bot.worker.worker_process.run_worker`. Raises
     SettingsError.
 
@@ -38,7 +36,7 @@ async def open_reconciler(
         log.info("no repositories to poll: missed deliveries are not recovered")
     lease = LeaderLease(require_redis_url(settings))
     config = ReconcilerConfig(
-        schedule or (POLLING_SCHEDULE if settings.poll else PollSchedule()),
+        POLLING_SCHEDULE if settings.poll else PollSchedule(),
         repositories,
         has_webhook=settings.webhook_secret is not None,
     )
@@ -53,9 +51,8 @@ async def open_reconciler(
 
 
 def _parse_repository(full_name: str) -> Repo:
-    owner, _, name = full_name.partition("/")
     try:
-        return Repo(owner=owner, name=name)
+        return Repo.parse(full_name)
     except ValidationError as exc:
         raise SettingsError(
             f"{full_name} in PATCHWRIGHT_POLLED_REPOSITORIES is not a repository. Write it as owner/name."

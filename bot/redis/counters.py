@@ -41,9 +41,9 @@ class Counters(RedisStore):
         if report.failure:
             increments[f"failures {report.failure}"] = 1
         if isinstance(result, Failed):
-            increments[f"faults {result.fault}"] = 1
+            increments[f"faults {result.fault} {result.error.partition(':')[0]}"] = 1
         elif report.provider_failed:
-            increments["faults provider"] = 1
+            increments["faults provider ModelError"] = 1
         if isinstance(result, Published) and result.ci_state == "held":
             increments["ci hold"] = 1
         if report.fixes_checks:

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 IDENTITY_SETTINGS = ("app_id", "private_key", "private_key_file", "github_token")
 """The settings that configure a GitHub identity. If any of them is set, the saved App is not used."""
-GITHUB_URL_SETTINGS = ("github_api_url", "github_graphql_url", "github_server_url")
+GITHUB_URL_SETTINGS = ("github_api_url", "github_server_url")
 PRIVATE_DIRECTORY_MODE = 0o700
 MAX_FILE_BYTES = 100_000
 
@@ -232,20 +232,14 @@ def _is_any_set(keys: Collection[str], explicit: Mapping[str, Any]) -> bool:
 def github_server_from_url(server_url: str) -> GitHubServer:
     """Derives the API URLs of a GitHub instance from its URL, as GitHub documents.
 
-    Source: docs.github.com/enterprise-server/rest/overview/resources-in-the-rest-api (`/api/v3`,
-    `/api/graphql`), docs.github.com/enterprise-cloud@latest/admin/data-residency (`api.NAME.ghe.com`)
+    Source: docs.github.com/enterprise-server/rest/overview/resources-in-the-rest-api (`/api/v3`),
+    docs.github.com/enterprise-cloud@latest/admin/data-residency (`api.NAME.ghe.com`)
     """
     url = server_url.rstrip("/")
     scheme, _, host = url.partition("://")
     if host == "github.com" or host.endswith(".ghe.com"):
-        return GitHubServer(
-            github_server_url=url,
-            github_api_url=f"{scheme}://api.{host}",
-            github_graphql_url=f"{scheme}://api.{host}/graphql",
-        )
-    return GitHubServer(
-        github_server_url=url, github_api_url=f"{url}/api/v3", github_graphql_url=f"{url}/api/graphql"
-    )
+        return GitHubServer(github_server_url=url, github_api_url=f"{scheme}://api.{host}")
+    return GitHubServer(github_server_url=url, github_api_url=f"{url}/api/v3")
 
 
 def find_readable_by_others(data: Path, key_file: Path | None = None) -> list[str]:

@@ -136,19 +136,14 @@ class ChecksCompleted(FrozenModel):
     installation_id: int | None
 
 
-class CommentCreated(FrozenModel):
-    """A comment was created on an issue or pull request, or an issue was opened."""
+class ThreadText(FrozenModel):
+    """A text that somebody wrote in an issue or pull request."""
 
-    kind: Literal["comment_created"] = "comment_created"
     repo: Repo
     repo_id: int
     number: int
-    comment_id: int | None
-    """The id of the comment; None for the text that opens an issue."""
     body: str
     sender: Sender
-    app_names: frozenset[str]
-    """The id, client id and slug of the App through which the sender wrote the comment. Empty if there is none."""
     installation_id: int | None
     """The id of the App installation; None if the webhook belongs to the repository."""
     occurred_at: str = ""
@@ -157,27 +152,26 @@ class CommentCreated(FrozenModel):
     """The title and body of the issue or pull request at the time of the event; None if unknown."""
 
 
-class ReviewSubmitted(FrozenModel):
+class CommentCreated(ThreadText):
+    """A comment was created on an issue or pull request, or an issue was opened."""
+
+    kind: Literal["comment_created"] = "comment_created"
+    comment_id: int | None
+    """The id of the comment; None for the text that opens an issue."""
+    app_names: frozenset[str]
+    """The id, client id and slug of the App through which the sender wrote the comment. Empty if there is none."""
+
+
+class ReviewSubmitted(ThreadText):
     """A review was submitted, or an inline comment was created. The events of a review arrive in any order."""
 
     kind: Literal["review_submitted"] = "review_submitted"
-    repo: Repo
-    repo_id: int
-    number: int
     review_id: int | None
     """The id of the review. Each inline comment that is posted on its own, and each reply in a thread, has its
     own review.
     """
     review_comment_id: int | None
     """The id of the inline comment; None if the event is about the review's own text."""
-    body: str
-    sender: Sender
-    installation_id: int | None
-    """The id of the App installation; None if the webhook belongs to the repository."""
-    occurred_at: str = ""
-    """The time of the event, in GitHub's format."""
-    snapshot: ThreadContent | None = None
-    """The title and body of the issue or pull request at the time of the event; None if unknown."""
 
 
 Delivery = Annotated[
@@ -206,7 +200,7 @@ def parse_delivery(event: str, body: bytes) -> Delivery:
     action = _parse(payloads.ActionPayload, body).action
     match event, action:
         case "issues" | "pull_request", "labeled" | "unlabeled":
-            return _make_label_change(_parse(payloads.LABEL_PAYLOADS[event], body), action)
+            return _make_label_change(_parse(payloads.LabelPayload, body), action)
         case "issues", "closed" | "deleted" | "transferred":
             return _make_issue_closed(_parse(payloads.IssuePayload, body), action)
         case "pull_request", "closed":
@@ -226,8 +220,10 @@ def parse_delivery(event: str, body: bytes) -> Delivery:
             return _make_review_submitted(
                 inline, comment.pull_request_review_id, comment.id, comment.body, comment.created_at
             )
-        case key if key in payloads.CHECKS_PAYLOADS:
-            return _make_checks_completed(event, _parse(payloads.CHECKS_PAYLOADS[key], body))
+        case "check_suite" | "check_run" | "workflow_run", "completed":
+            return _make_checks_completed(event, _parse(payloads.ChecksPayload, body))
+        case "status", "":
+            return _make_checks_completed(event, _parse(payloads.StatusPayload, body))
         case ("installation", _) | ("installation_repositories", "added" | "removed"):
             return _make_installation_changed(_parse(payloads.InstallationPayload, body), action)
         case _:
@@ -252,7 +248,7 @@ def _make_label_change(payload: payloads.LabelPayload, action: str) -> LabelAdde
         label=label,
         occurred_at=occurred_at,
         sender=sender,
-        installation_id=_installation_id(payload),
+        installation_id=payload.installation_id,
         snapshot=_make_content(thread),
     )
 
@@ -280,13 +276,13 @@ def _make_comment_created(
         body=text.body or "",
         sender=_as_sender(payload.sender),
         app_names=app.identifiers() if app else frozenset(),
-        installation_id=_installation_id(payload),
+        installation_id=payload.installation_id,
         occurred_at=text.created_at,
         snapshot=_make_content(thread),
     )
 
 
-def _make_checks_completed(event: str, payload: payloads.ChecksPayload) -> ChecksCompleted | IgnoredEvent:
+def _make_checks_completed(event: str, payload: payloads.AnyChecks) -> ChecksCompleted | IgnoredEvent:
     suite = payload.suite
     if not suite.head_branch:
         return IgnoredEvent(event=event)
@@ -295,7 +291,7 @@ def _make_checks_completed(event: str, payload: payloads.ChecksPayload) -> Check
         repo_id=payload.repository.id,
         branch=suite.head_branch,
         commit=suite.head_sha,
-        installation_id=_installation_id(payload),
+        installation_id=payload.installation_id,
     )
 
 
@@ -358,7 +354,7 @@ def _make_review_submitted(
         review_comment_id=review_comment_id,
         body=body or "",
         sender=_as_sender(payload.sender),
-        installation_id=_installation_id(payload),
+        installation_id=payload.installation_id,
         occurred_at=occurred_at,
         snapshot=_make_content(payload.pull_request),
     )
@@ -370,10 +366,6 @@ def _make_content(thread: payloads.ThreadSummary) -> ThreadContent | None:
 
 def _as_sender(account: payloads.Account) -> Sender:
     return Sender(id=account.id, login=account.login, is_bot=account.type == "Bot")
-
-
-def _installation_id(payload: payloads.RepositoryPayload) -> int | None:
-    return payload.installation.id if payload.installation else None
 
 
 def _repo_of_payload(payload: payloads.RepositoryPayload) -> Repo:

@@ -5,7 +5,7 @@ payload.
 Source: docs.github.com/webhooks/webhook-events-and-payloads
 """
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, ValidationError
 
 from patchwright.resolver.domain import Repo
 
@@ -38,10 +38,6 @@ class Repository(PayloadModel):
     id: int
     name: str
     owner: Owner
-
-
-class Installation(PayloadModel):
-    id: int
 
 
 class Label(PayloadModel):
@@ -85,7 +81,11 @@ class IssueComment(WrittenText):
 class RepositoryPayload(PayloadModel):
     repository: Repository
     sender: Account
-    installation: Installation | None = None
+    installation: IdOnly | None = None
+
+    @property
+    def installation_id(self) -> int | None:
+        return self.installation.id if self.installation else None
 
 
 class DeliveryOrigin(PayloadModel):
@@ -94,7 +94,7 @@ class DeliveryOrigin(PayloadModel):
     """
 
     repository: Repository | None = None
-    installation: Installation | None = None
+    installation: IdOnly | None = None
 
 
 class CheckSuite(PayloadModel):
@@ -106,44 +106,16 @@ class CheckSuite(PayloadModel):
 class ChecksPayload(RepositoryPayload):
     """The payload of an event that reports the completion of the checks on a commit."""
 
-    @property
-    def suite(self) -> CheckSuite:
-        raise NotImplementedError
-
-
-class CheckSuitePayload(ChecksPayload):
-    check_suite: CheckSuite
-
-    @property
-    def suite(self) -> CheckSuite:
-        return self.check_suite
-
-
-class CheckRun(PayloadModel):
-    check_suite: CheckSuite
-
-
-class CheckRunPayload(ChecksPayload):
-    check_run: CheckRun
-
-    @property
-    def suite(self) -> CheckSuite:
-        return self.check_run.check_suite
-
-
-class WorkflowRunPayload(ChecksPayload):
-    workflow_run: CheckSuite
-
-    @property
-    def suite(self) -> CheckSuite:
-        return self.workflow_run
+    suite: CheckSuite = Field(
+        validation_alias=AliasChoices("check_suite", AliasPath("check_run", "check_suite"), "workflow_run")
+    )
 
 
 class StatusBranch(PayloadModel):
     name: str
 
 
-class StatusPayload(ChecksPayload):
+class StatusPayload(RepositoryPayload):
     sha: str
     branches: tuple[StatusBranch, ...]
 
@@ -153,13 +125,7 @@ class StatusPayload(ChecksPayload):
         return CheckSuite(head_branch=branch, head_sha=self.sha)
 
 
-CHECKS_PAYLOADS: dict[tuple[str, str], type[ChecksPayload]] = {
-    ("check_suite", "completed"): CheckSuitePayload,
-    ("check_run", "completed"): CheckRunPayload,
-    ("workflow_run", "completed"): WorkflowRunPayload,
-    ("status", ""): StatusPayload,
-}
-"""Maps each event and action to the model of its payload."""
+AnyChecks = ChecksPayload | StatusPayload
 
 
 class IssuePayload(RepositoryPayload):
@@ -168,32 +134,7 @@ class IssuePayload(RepositoryPayload):
 
 class LabelPayload(RepositoryPayload):
     label: Label
-
-    @property
-    def thread(self) -> ThreadDetails:
-        raise NotImplementedError
-
-
-class IssueLabelPayload(LabelPayload):
-    issue: ThreadDetails
-
-    @property
-    def thread(self) -> ThreadDetails:
-        return self.issue
-
-
-class PullLabelPayload(LabelPayload):
-    pull_request: ThreadDetails
-
-    @property
-    def thread(self) -> ThreadDetails:
-        return self.pull_request
-
-
-LABEL_PAYLOADS: dict[str, type[LabelPayload]] = {
-    "issues": IssueLabelPayload,
-    "pull_request": PullLabelPayload,
-}
+    thread: ThreadDetails = Field(validation_alias=AliasChoices("issue", "pull_request"))
 
 
 class IssueCommentPayload(RepositoryPayload):
@@ -257,9 +198,8 @@ class RepositoryName(PayloadModel):
 
     def as_repo(self) -> Repo | None:
         """Returns the repository, or None if Patchwright does not support the form of its name."""
-        owner, _, name = self.full_name.partition("/")
         try:
-            return Repo(owner=owner, name=name)
+            return Repo.parse(self.full_name)
         except ValidationError:
             return None
 

@@ -57,7 +57,7 @@ class FakeGitHub:
         self.server_url = self._server.url
         """URL for git and browsers."""
         self.urls = github_server_from_url(self.server_url)
-        self.api_url, self.graphql_url = self.urls.github_api_url, self.urls.github_graphql_url
+        self.api_url, self.graphql_url = self.urls.github_api_url, self.urls.graphql_url
         self._state = GitHubState(Path(self._directory.name))
         self._serializer = Serializer(self.api_url, self.server_url)
         self._webhooks = WebhookSender(self._state, self._serializer, self._checker)

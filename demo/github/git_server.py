@@ -7,7 +7,7 @@ import re
 import signal
 from collections.abc import Mapping
 
-from patchwright.demo.github.asgi import AsgiMessage, Receive, Send, read_headers, respond
+from patchwright.demo.asgi import AsgiMessage, Receive, Send, read_headers, respond
 from patchwright.demo.github.auth import ApiError, authenticate, require_access, require_visible
 from patchwright.demo.github.bare_repository import GIT, GIT_ENVIRONMENT, WORKFLOWS_VARIABLE
 from patchwright.demo.github.commits import can_change_workflows

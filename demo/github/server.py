@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
-from patchwright.demo.github.app_registration import AppRegistration
-from patchwright.demo.github.asgi import (
+from patchwright.demo.asgi import (
     AsgiMessage,
     ClientDisconnected,
     Receive,
@@ -19,6 +18,7 @@ from patchwright.demo.github.asgi import (
     read_headers,
     respond,
 )
+from patchwright.demo.github.app_registration import AppRegistration
 from patchwright.demo.github.git_server import GitServer
 from patchwright.demo.github.oauth import OAuth
 from patchwright.demo.github.request_context import RestRequest

@@ -27,11 +27,12 @@ from patchwright.resolver.proof.diff_lint import lint_diff
 from patchwright.resolver.proof.runner_output import FAILED_TESTS
 from patchwright.resolver.review_threads import list_unanswered_threads
 from patchwright.resolver.run_calls import iter_calls, latest_plan
-from patchwright.resolver.suites.missing_program import NOT_STARTED_EXIT_CODES
+from patchwright.resolver.suites.missing_program import NOT_STARTED_EXIT_CODES, is_runner_missing
 from patchwright.resolver.tool_actions.control_actions import Finish
 from patchwright.resolver.tool_actions.unchecked_actions import MalformedCall
 from patchwright.runtime.actions import RunPython, RunShell, SendInput
 from patchwright.runtime.observations import ActionFailure, CellResult, ShellResult
+from patchwright.runtime.output_text import clip
 
 MAX_SHOWN_POINTS = 5  # Maximum number of points that one sentence lists.
 NOT_MARKED = "Not marked as done by the agent: "
@@ -120,7 +121,7 @@ def has_reproduced(trajectory: Trajectory) -> bool:
     checked because the exit code can be lost, for example in a pipe. Two command lines count as the same
     command if one contains the other, or if they share a part that runs code.
     """
-    events = _list_edits_and_results(trajectory)
+    events = list(_iter_edits_and_results(trajectory))
     edits = [at for at, event in enumerate(events) if isinstance(event, Checkpoint)]
     first, last = (edits[0], edits[-1]) if edits else (0, 0)
     if any(_is_failure(event) for event in events[:last] if isinstance(event, tuple)):
@@ -258,12 +259,8 @@ def _format_points(points: tuple[str, ...]) -> str:
     return shown if len(points) <= MAX_SHOWN_POINTS else f"{shown} and {len(points) - MAX_SHOWN_POINTS} more"
 
 
-def _list_edits_and_results(trajectory: Trajectory) -> list[Checkpoint | tuple[object, object]]:
-    """Returns the edits and the executed calls in order, each call with its result."""
-    return list(_iter_edits_and_results(trajectory))
-
-
 def _iter_edits_and_results(trajectory: Trajectory) -> Iterator[Checkpoint | tuple[object, object]]:
+    """Yields the edits and the executed calls in order, each call with its result."""
     actions: dict[str, object] = {}
     for event in trajectory:
         match event:
@@ -324,3 +321,21 @@ def _split_programs(command: str) -> set[str]:
         if program and program not in _COMMANDS_WITHOUT_REPOSITORY_CODE:
             found.add(" ".join(words))
     return found
+
+
+def list_points_to_check(
+    trajectory: Trajectory, verdict: Verdict | None, max_text_length: int
+) -> tuple[str, ...]:
+    """Returns the agent's points for people, and then the steps that are still missing. Each is clipped to about
+    `max_text_length` characters. Returns nothing before the verdict.
+    """
+    if verdict is None:
+        return ()
+    finish, test_run = last_finish(trajectory), verdict.before or verdict.after
+    missing = find_missing_steps(
+        trajectory,
+        test_run.command if test_run else None,
+        can_run_tests=test_run is not None and not is_runner_missing(verdict.before),
+    )
+    points = (*(finish.to_check if finish else ()), *describe_open_points(missing, verdict))
+    return tuple(clip(point, max_text_length) for point in points)

@@ -88,16 +88,10 @@ def build_prompt(trajectory: Trajectory) -> tuple[ChatMessage, ...]:
         can_search=started.can_search,
     )
     images = (page.screenshot,) if page.screenshot else ()
-    return (
-        SystemMessage(text=system_prompt.text),
-        UserMessage(text=_render_prompt(prompt), images=images),
-    )
-
-
-def _render_prompt(prompt: BrowsingPrompt) -> str:
-    return render(
+    text = render(
         "prompts/browsing.md.j2", prompt=prompt, task=prompt.task.strip(), max_report_length=MAX_ANSWER_LENGTH
     )
+    return (SystemMessage(text=system_prompt.text), UserMessage(text=text, images=images))
 
 
 def list_pages(trajectory: Trajectory, excluded_call: str | None = None) -> list[PageSnapshot]:

@@ -30,8 +30,12 @@ from patchwright.resolver.llm.model import (
 )
 from patchwright.resolver.llm.model_table import get_model_info, needs_cache_breakpoints
 from patchwright.resolver.llm.pricing import estimate_usage, parse_usage
-from patchwright.resolver.llm.provider_errors import build_model_error
-from patchwright.resolver.llm.provider_text import drop_unencodable, replace_surrogates, to_one_line
+from patchwright.resolver.llm.provider_errors import (
+    build_model_error,
+    drop_unencodable,
+    replace_surrogates,
+    to_one_line,
+)
 from patchwright.resolver.settings.model_settings import Price
 from patchwright.resolver.settings.settings import environment_variable
 

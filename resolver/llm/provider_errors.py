@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,9 +26,11 @@ from patchwright.resolver.events import ReplyUsage
 from patchwright.resolver.llm.http_capture import ResponseCapture
 from patchwright.resolver.llm.model import ProviderConnection
 from patchwright.resolver.llm.pricing import parse_retry_after
-from patchwright.resolver.llm.provider_text import replace_surrogates, to_one_line
 from patchwright.resolver.settings.server_settings import REJECTED_KEY_ADVICE
 from patchwright.resolver.settings.settings import environment_variable
+
+MAX_ERROR_LENGTH = 300  # characters of a provider's error message
+_OBJECT_REPR = re.compile(r"( ssl:)?<[\w.]+ object at 0x[0-9a-f]+>")  # in aiohttp's error messages
 
 RETRYABLE_STATUSES = frozenset({408, 409, 425, 429})  # and all statuses from 500
 """HTTP status codes after which the same request may succeed later. Source: RFC 9110, RFC 6585, RFC 8470."""
@@ -244,3 +247,25 @@ def _get_response_headers(exc: Exception) -> dict[str, str]:
     """Returns the response headers that litellm attached to its exception, with names in lowercase."""
     headers = getattr(exc, "litellm_response_headers", None) or {}
     return {str(name).lower(): str(value) for name, value in dict(headers).items()}
+
+
+def to_one_line(text: str) -> str:
+    """Returns the text on one line, cut to MAX_ERROR_LENGTH characters and without object addresses."""
+    line = " ".join(_OBJECT_REPR.sub("", text).split())
+    return line if len(line) <= MAX_ERROR_LENGTH else line[:MAX_ERROR_LENGTH] + " ..."
+
+
+def replace_surrogates(text: object) -> str:
+    """Replaces unpaired surrogates, which JSON allows, so that the text can be encoded as UTF-8."""
+    return text.encode("utf-8", "replace").decode() if isinstance(text, str) else ""
+
+
+def drop_unencodable(blocks: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+    """Returns the blocks unchanged, or no blocks if one of them cannot be encoded as UTF-8. Blocks are not
+    repaired, because providers reject altered reasoning.
+    """
+    try:
+        json.dumps(blocks, ensure_ascii=False).encode()
+    except (UnicodeEncodeError, TypeError, ValueError):
+        return ()
+    return blocks

@@ -64,7 +64,7 @@ UNTESTED_VERDICT = Verdict(
     kind="untested", reason="The run asked or answered a question, so nothing was tested."
 )
 
-MAX_INSTRUCTION_TOKENS = 8_000  # that the repository's own instructions take up in the first message
+MAX_INSTRUCTION_TOKENS = 8_000  # that the maintainers' instructions take up in the prompts
 
 
 @dataclass(frozen=True)
@@ -279,6 +279,7 @@ class _AttemptSteps:
                 max_repairs=settings.max_repairs,
                 is_pull_request=is_pull_request,
             )
+        system += render("prompts/system_instructions.md.j2", instructions=self.instructions)
         if setup.micro_agent is not None:
             micro_agent_text, _ = strip_hidden(setup.micro_agent.text)
             system += "\n" + render(

@@ -278,8 +278,7 @@ async def report_without_patch(
         elif plan:
             body = add_permalinks(plan_texts.render_plan(plan, summary), trajectory.run_started)
         else:
-            values = {"question": agent_stopped.detail, "continues_answers": run.deps.continues_answers}
-            body = render_reply("question.md.j2", summary=summary, **values)
+            body = render_reply("question.md.j2", question=agent_stopped.detail, summary=summary)
             body = add_permalinks(body.strip(), trajectory.run_started)
         url = await forge.upsert_comment(job.repo, job.number, job.id, body)
         return InputRequired(url=url, question=agent_stopped.detail, confirmation=waiting)

@@ -9,7 +9,7 @@ from functools import partial
 from patchwright.resolver.command_parser import Request, parse_request
 from patchwright.resolver.domain import InputRequired, Job, JobId, Rejected, Reported, Thread
 from patchwright.resolver.errors import ForgeError, LogError
-from patchwright.resolver.events import Message, Trajectory
+from patchwright.resolver.events import JobCompleted, Message, Trajectory
 from patchwright.resolver.forge import Forge
 from patchwright.resolver.pipeline.call_decisions import (
     build_decision_message,
@@ -128,7 +128,11 @@ async def find_stopped_job(job: Job, run: JobId, thread: Thread, logs: LogStore)
         except LogError:
             continue
         if reported == run or (last.run_resumed and last.run_resumed.run == run):
-            is_stopped = last.job_completed is None or isinstance(last.job_completed.outcome, Reported)
+            # After the run's own outcome, its log may contain the work that this job has done before a crash.
+            completed = next(
+                (event for event in reversed(list(last)) if isinstance(event, JobCompleted)), None
+            )
+            is_stopped = completed is None or isinstance(completed.outcome, Reported)
             return reported if is_stopped else None
     return None
 

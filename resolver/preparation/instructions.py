@@ -1,5 +1,5 @@
-"""Selects the repository's instructions for the first message. The message contains the text of some
-instructions, up to a limit in tokens. For the remaining instructions, it contains only a list.
+"""Selects the maintainers' instructions for the prompts, up to a limit in tokens. The system prompt contains those for
+every run. The first message contains those with a keyword in the thread, and a list of the others.
 """
 
 from patchwright.resolver.domain import JobId, Thread
@@ -18,7 +18,7 @@ MAX_LISTED = 50  # skills and directories that are only listed
 
 
 class IncludedSkill(FrozenModel):
-    """Instructions whose text is in the first message."""
+    """Instructions whose text is in the prompts."""
 
     skill: RepoSkill
     keyword: str | None
@@ -30,7 +30,7 @@ class IncludedSkill(FrozenModel):
 
 
 class PromptInstructions(FrozenModel):
-    """The repository instructions in the first message."""
+    """The maintainers' instructions in the prompts."""
 
     included: tuple[IncludedSkill, ...] = ()
     omitted: tuple[RepoSkill, ...] = ()
@@ -45,7 +45,7 @@ class PromptInstructions(FrozenModel):
 
     @property
     def has_more_to_read(self) -> bool:
-        """True if the first message omits some instructions that the tool `read_skill` can return."""
+        """True if the prompts omit some instructions that the tool `read_skill` can return."""
         return bool(self.omitted or self.listed or self.nested) or any(
             skill.text.cut_characters or skill.omitted_sections for skill in self.included
         )

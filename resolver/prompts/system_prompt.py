@@ -1,10 +1,12 @@
 """Renders the agent's system prompt, which describes the sandbox and the tools."""
 
+import inspect
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from patchwright.resolver.rendering.template_renderer import render
+from patchwright.runtime import skills
 from patchwright.runtime.egress_policy import NetworkMode
 from patchwright.runtime.features import SandboxFeature
 
@@ -22,6 +24,20 @@ class SandboxDescription:
     features: Sequence[SandboxFeature] = ()
     secret_names: Sequence[str] = ()
     """The secrets that commands may use."""
+
+
+def describe_skills() -> tuple[str, ...]:
+    """Returns one line for each function that is predefined in the Python session: its name, its arguments, and the
+    first sentence of its docstring.
+    """
+    lines = []
+    for name in skills.__all__:
+        function = getattr(skills, name)
+        parameters = inspect.signature(function).parameters.values()
+        arguments = ", ".join(str(one.replace(annotation=one.empty)) for one in parameters)
+        sentence = (inspect.getdoc(function) or "").split(". ")[0].splitlines()[0].rstrip(".")
+        lines.append(f"{name}({arguments}): {sentence}.")
+    return tuple(lines)
 
 
 def render_system_prompt(
@@ -43,6 +59,7 @@ def render_system_prompt(
         "prompts/system.md.j2",
         **vars(sandbox),
         tools=tools,
+        skills=describe_skills(),
         max_steps=max_steps,
         max_repairs=max_repairs,
         is_pull_request=is_pull_request,

@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import Field, ValidationError
 
 from patchwright.resolver.branch_names import is_branch_name
-from patchwright.resolver.domain import Issue, Job, PullRequest, RunId, Thread
+from patchwright.resolver.domain import InputRequired, Issue, Job, PullRequest, RunId, Thread
 from patchwright.resolver.errors import InvalidArtifact
 from patchwright.resolver.events import Entry, JobCompleted, RunStarted, Trajectory
 from patchwright.resolver.forge import Forge
@@ -106,9 +106,12 @@ def read_artifact(directory: Path, job: Job) -> RunArtifact:
 
 async def verify_entries(
     trajectory: Trajectory, job: Job, forge: Forge, settings: Settings
-) -> tuple[Entry, ...]:
-    """Returns the log entries of this job's run. In these entries, the thread's data comes from GitHub and
-    the settings come from the operator, not from the artifact.
+) -> tuple[RunId, tuple[Entry, ...]]:
+    """Returns the id and the log entries of the run on which this job worked. In these entries, the thread's data
+    comes from GitHub and the settings come from the operator, not from the artifact.
+
+    The run is the job's own, or an earlier run of the thread that asked a question. Of an earlier run, the artifact
+    also names the request.
 
     Raises InvalidArtifact if the log cannot come from a run of this job, or if the thread has changed too much
     since the run. Raises ForgeError if GitHub fails.
@@ -117,11 +120,18 @@ async def verify_entries(
     started = first.event
     if not isinstance(started, RunStarted):
         raise InvalidArtifact("The artifact's log does not begin with the start of a run.")
+    current, own = await forge.get_thread(job), job
+    is_answer = bool(current.question and job.request.text) and started.job.id in current.reported_runs
+    if is_answer:
+        own = job.model_copy(update={"id": started.job.id, "command": started.job.command})
     if any(
-        isinstance(entry.event, RunStarted | SubagentStarted | RunResumed | JobCompleted) for entry in rest
+        isinstance(entry.event, RunStarted | SubagentStarted | RunResumed | JobCompleted)
+        # A question ended the earlier part of the run, and an answer continues it.
+        and not (is_answer and _is_question(entry) and entry is not rest[-1])
+        for entry in rest
     ):
         raise InvalidArtifact("The artifact's log contains events that only the publishing job writes.")
-    if started.job != job:
+    if not is_answer and started.job != job:
         raise InvalidArtifact(
             "The artifact's log belongs to a job that this workflow's event did not trigger."
         )
@@ -131,9 +141,14 @@ async def verify_entries(
         for entry in trajectory.entries
     ):
         raise InvalidArtifact("The artifact's log has impossible timestamps.")
-    thread = await _verify_thread(started, await forge.get_thread(job), job, forge)
-    run_started = first.model_copy(update={"event": started.model_copy(update={"thread": thread})})
-    return (run_started, *(_with_own_settings(settings, entry) for entry in rest))
+    thread = await _verify_thread(started, current, job, forge)
+    event = started.model_copy(update={"job": own, "thread": thread})
+    run_started = first.model_copy(update={"event": event})
+    return own.id, (run_started, *(_with_own_settings(settings, entry) for entry in rest))
+
+
+def _is_question(entry: Entry) -> bool:
+    return isinstance(entry.event, JobCompleted) and isinstance(entry.event.outcome, InputRequired)
 
 
 def _with_own_settings(settings: Settings, entry: Entry) -> Entry:

@@ -60,8 +60,6 @@ class RunDependencies:
     """True if each job has to check the model's endpoint and key, because they were last checked long before it."""
     can_ask: bool = True
     """False if no person reads the run's questions. Calls that need approval are then refused."""
-    continues_answers: bool = True
-    """False if the answer to a question starts a new run, because no later job can read the log of this one."""
     ask_person: Callable[[ConfirmationRequest, Job], Awaitable[Message | None]] | None = None
     """Asks the person at the terminal at once whether a call may run. None if a call waits for a comment."""
     get_repo_secrets: Callable[[Repo], Mapping[str, SecretSource]] = no_repo_secrets

@@ -48,9 +48,7 @@ class Settings(ModelSettings, SandboxSettings, RunSettings, ServerSettings):
     private_key_file: Path | None = None
     """Path of a file with the GitHub App's private key."""
     github_api_url: str = "https://api.github.com"
-    """URL of the REST API. For GitHub Enterprise Server, use `https://HOST/api/v3`."""
-    github_graphql_url: str = "https://api.github.com/graphql"
-    """URL of the GraphQL API. For GitHub Enterprise Server, use `https://HOST/api/graphql`."""
+    """URL of the API. For GitHub Enterprise Server, use `https://HOST/api/v3`."""
     github_server_url: str = "https://github.com"
     """URL of GitHub's website and git server."""
 
@@ -98,8 +96,7 @@ class Settings(ModelSettings, SandboxSettings, RunSettings, ServerSettings):
         return validate_template(template)
 
     @field_validator(
-        *("github_api_url", "github_graphql_url", "github_server_url"),
-        *("model_base_url", "search_base_url", "package_index"),
+        "github_api_url", "github_server_url", "model_base_url", "search_base_url", "package_index"
     )
     @classmethod
     def _validate_url(cls, url: str | None) -> str | None:
@@ -136,7 +133,6 @@ class Settings(ModelSettings, SandboxSettings, RunSettings, ServerSettings):
 EXTERNAL_VARIABLES = {
     "GITHUB_TOKEN": "github_token",
     "GITHUB_API_URL": "github_api_url",
-    "GITHUB_GRAPHQL_URL": "github_graphql_url",
     "GITHUB_SERVER_URL": "github_server_url",
     "REDIS_URL": "redis_url",
 }
@@ -159,7 +155,6 @@ SENSITIVE_SETTINGS = frozenset(
         "credentials_key",
         "credentials_key_file",
         "github_api_url",
-        "github_graphql_url",
         "github_server_url",
         "model_base_url",
         "redis_url",

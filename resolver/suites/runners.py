@@ -13,8 +13,7 @@ from typing import Literal
 
 from patchwright.resolver.runner_names import RunnerName
 from patchwright.resolver.suites.reports import json_reports, text_reports
-from patchwright.resolver.suites.reports.junit_reports import parse_junit, parse_junit_files
-from patchwright.resolver.suites.reports.runner_report import RunnerReport
+from patchwright.resolver.suites.reports.runner_report import RunnerReport, parse_junit, parse_junit_files
 
 REPORT_VARIABLE = "PATCHWRIGHT_REPORT"
 """Environment variable with the path where a test command may write a JUnit XML report."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC
 
-from patchwright.resolver.activity.finish_checks import last_finish
+from patchwright.resolver.activity.finish_checks import last_finish, list_points_to_check
 from patchwright.resolver.descriptions import label_verdict, name_thread
 from patchwright.resolver.domain import InputRequired, Published, Rejected, Reported, RunId, Usage, Verdict
 from patchwright.resolver.events import Trajectory
@@ -37,7 +37,6 @@ from patchwright.resolver.viewer.changed_tests import (
 )
 from patchwright.resolver.viewer.cost_curve import HEIGHT, WIDTH, CostCurve, build_cost_curve
 from patchwright.resolver.viewer.labels import KIND_LABELS
-from patchwright.resolver.viewer.points_to_check import list_points_to_check
 from patchwright.resolver.viewer.timeline import RunReader, TimelineItem, build_timeline
 from patchwright.runtime.egress_policy import DENIAL_MESSAGES, ConnectionSummary
 from patchwright.runtime.output_text import clip as shorten

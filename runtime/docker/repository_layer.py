@@ -24,7 +24,6 @@ REPOSITORY_LAYERS = "patchwright-repository"
 REPOSITORY_LABEL = "io.patchwright.repository"
 NOTE_LABEL = "io.patchwright.note"
 INCOMPLETE_LAYER_SECONDS = 3600.0  # An incomplete layer is built again after this time.
-MAX_NOTE_CHARS = 16_000  # The engine gets the note in a URL.
 # maximum number of layers for one repository, and for all together
 MAX_LAYERS_PER_REPOSITORY, MAX_LAYERS = 3, 50
 CLEANUP_TIMEOUT = 600

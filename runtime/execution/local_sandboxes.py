@@ -56,7 +56,7 @@ class LocalSandboxes:
         `ca_bundle` and `package_index` are the operator's settings. They override the variables of the host.
         Features that are not installed on this machine are left out of `features`.
         """
-        self.features = tuple(feature for feature in features if _is_available(feature, host_env.get("PATH")))
+        self.features = tuple(feature for feature in features if is_available(feature, host_env.get("PATH")))
         self._parent = parent
         allowed = {key: host_env[key] for key in ALLOWED_VARIABLES if key in host_env}
         ca_variables = dict.fromkeys(CA_VARIABLES, str(ca_bundle)) if ca_bundle else {}
@@ -113,7 +113,8 @@ class LocalSandboxes:
         return ()  # Connections are not monitored.
 
 
-def _is_available(feature: SandboxFeature, path: str | None) -> bool:
+def is_available(feature: SandboxFeature, path: str | None) -> bool:
+    """Returns True if this feature is installed on this machine. `path` is the variable PATH."""
     return SandboxFeatures().has(feature) and (
         feature != "browser" or SandboxFeatures().chromium_program(path) is not None
     )

@@ -19,7 +19,7 @@ def parse_pdf(file_path: str) -> None:
 
     For a long document, prints the beginning and the name of a file with all of the text.
 
-    (Why agents need this function: the Python of the repository may lack a library for this format.)
+    (Hard to write in code: the Python of the repository may lack a library for this format.)
     """
     _print_document("pdf", file_path)
 
@@ -30,7 +30,7 @@ def parse_docx(file_path: str) -> None:
 
     A long document is shortened as in parse_pdf.
 
-    (Why agents need this function: the Python of the repository may lack a library for this format.)
+    (Hard to write in code: the Python of the repository may lack a library for this format.)
     """
     _print_document("docx", file_path)
 
@@ -41,7 +41,7 @@ def parse_latex(file_path: str) -> None:
 
     A long document is shortened as in parse_pdf.
 
-    (Why agents need this function: the Python of the repository may lack a library for this format.)
+    (Hard to write in code: the Python of the repository may lack a library for this format.)
     """
     _print_document("latex", file_path)
 
@@ -52,7 +52,7 @@ def parse_pptx(file_path: str) -> None:
 
     A long document is shortened as in parse_pdf.
 
-    (Why agents need this function: the Python of the repository may lack a library for this format.)
+    (Hard to write in code: the Python of the repository may lack a library for this format.)
     """
     _print_document("pptx", file_path)
 

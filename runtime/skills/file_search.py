@@ -37,7 +37,7 @@ def search_dir(search_term: str, dir_path: str = "./") -> None:
     Prints at most 100 lines. The text is searched literally, not as a pattern. Files in .git, node_modules and
     __pycache__, and files over 5 MB, are skipped.
 
-    (Why agents need this function: skipping irrelevant files and limiting the output takes more than a line of code.)
+    (Hard to write in code: skipping irrelevant files and limiting the output takes more than a line of code.)
     """
     needle = os.fsencode(require_text("search_term", search_term))
     directory = _require_directory(dir_path)
@@ -62,7 +62,7 @@ def search_file(search_term: str, file_path: str | None = None) -> None:
 
     Without file_path, searches the open file.
 
-    (Why agents need this function: ad-hoc code does not know which file is open.)
+    (Hard to write in code: ad-hoc code does not know which file is open.)
     """
     needle = os.fsencode(require_text("search_term", search_term))
     if file_path is None and current_file() is None:
@@ -80,7 +80,7 @@ def search_file(search_term: str, file_path: str | None = None) -> None:
 def find_file(file_name: str, dir_path: str = "./") -> None:
     """Print the path of each file with this name below the directory, at most 100. `*` and `?` are wildcards.
 
-    (Why agents need this function: skipping irrelevant files and limiting the output takes more than a line of code.)
+    (Hard to write in code: skipping irrelevant files and limiting the output takes more than a line of code.)
     """
     pattern = require_text("file_name", file_name)
     directory = _require_directory(dir_path)

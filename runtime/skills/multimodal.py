@@ -15,7 +15,7 @@ MAX_FRAMES = 16  # frames of a video that are shown to a model
 def parse_audio(file_path: str, model: str = "whisper-1") -> None:
     """Print a transcript of an audio file (mp3, wav, m4a, ogg, flac, webm; at most 25 MB).
 
-    (Why agents need this function: code in the sandbox cannot reach a transcription model in another way.)
+    (Calls another model: code in the sandbox cannot reach a transcription model in another way.)
     """
     path = require_file(file_path, "file_path")
     _print_answer("audio", [str(path)], "", require_text("model", model))
@@ -27,7 +27,7 @@ def parse_image(file_path: str, task: str = "Describe this image in detail.") ->
 
     State in the task what you need to know: exact words, numbers, colors, positions.
 
-    (Why agents need this function: code in the sandbox cannot reach a vision model in another way.)
+    (Calls another model: code in the sandbox cannot reach a vision model in another way.)
     """
     path = require_file(file_path, "file_path")
     _print_answer("image", [str(path)], require_text("task", task))
@@ -41,7 +41,7 @@ def parse_video(
 
     It sees at most 16 frames, starting with the first: use a larger frame_interval for a long video.
 
-    (Why agents need this function: code in the sandbox cannot reach a vision model in another way.)
+    (Calls another model: code in the sandbox cannot reach a vision model in another way.)
     """
     path = require_file(file_path, "file_path")
     if require_integer("frame_interval", frame_interval) < 1:

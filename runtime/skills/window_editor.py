@@ -55,7 +55,7 @@ def open_file(path: str, line_number: int | None = None) -> None:
 
     The file stays open for goto_line, scroll_down, scroll_up, edit_file and search_file.
 
-    (Why agents need this function: ad-hoc code prints whole files, or loses its place in them.)
+    (Hard to write in code: ad-hoc code prints whole files, or loses its place in them.)
     """
     real = require_file(path)
     lines = _split_lines(_read_text(real))
@@ -68,7 +68,7 @@ def open_file(path: str, line_number: int | None = None) -> None:
 def goto_line(line_number: int) -> None:
     """Move the window so that this line of the open file is in its middle.
 
-    (Why agents need this function: ad-hoc code does not know the position in the open file.)
+    (Hard to write in code: ad-hoc code does not know the position in the open file.)
     """
     real, lines = _read_current()
     _print_window(lines, _require_line(line_number, lines, real) - WINDOW_LINES // 2)
@@ -78,7 +78,7 @@ def goto_line(line_number: int) -> None:
 def scroll_down() -> None:
     """Move the window down by 100 lines.
 
-    (Why agents need this function: ad-hoc code does not know the position in the open file.)
+    (Hard to write in code: ad-hoc code does not know the position in the open file.)
     """
     _, lines = _read_current()
     _print_window(lines, _state.start + WINDOW_LINES)
@@ -88,7 +88,7 @@ def scroll_down() -> None:
 def scroll_up() -> None:
     """Move the window up by 100 lines.
 
-    (Why agents need this function: ad-hoc code does not know the position in the open file.)
+    (Hard to write in code: ad-hoc code does not know the position in the open file.)
     """
     _, lines = _read_current()
     _print_window(lines, _state.start - WINDOW_LINES)
@@ -100,7 +100,7 @@ def create_file(filename: str) -> None:
 
     Fill it with edit_file(1, 1, content).
 
-    (Why agents need this function: `open(..., "w")` empties an existing file.)
+    (Hard to write in code: `open(..., "w")` empties an existing file.)
     """
     real = require_path(filename, "filename")
     real.parent.mkdir(parents=True, exist_ok=True)
@@ -123,7 +123,7 @@ def edit_file(start: int, end: int, content: str) -> None:
     syntax error to Python or JavaScript is rejected, and the error is printed with
     its line.
 
-    (Why agents need this function: replacing exact lines is easy to get wrong in code, and the syntax is checked.)
+    (Hard to write in code: replacing exact lines is easy to get wrong in code, and the syntax is checked.)
     """
     real, lines = _read_current()
     start, end = require_integer("start", start), require_integer("end", end)

@@ -50,6 +50,7 @@ async def retry(scenario: HandlerScenario, data: Path, command: str) -> tuple[Jo
     return job, await check_admission(job, thread, facts, forge, logs, settings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("earlier", "retried", "command"),
     [

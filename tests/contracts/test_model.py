@@ -144,6 +144,7 @@ async def open_model(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
         await endpoint.__aexit__(None, None, None)
 
 
+@pytest.mark.slow
 async def test_parallel_calls_arrive_in_order_with_their_cost(open_model: Open) -> None:
     model = await open_model([RecordedTurn("Let me think.", *thinks("one", "zwei \N{SNOWMAN}"))])
     reply = await model.reply(BRIEF, TOOLS)

@@ -213,6 +213,7 @@ async def test_a_branch_that_moves_just_before_the_commit_is_not_changed(
 # --- pushed with git ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stream", "why"),
     [

@@ -240,7 +240,6 @@ def server_environment(fake_github: FakeGitHub, app: GitHubApp, data: Path) -> d
         "PATCHWRIGHT_PRIVATE_KEY": app.private_key_pem,
         "PATCHWRIGHT_WEBHOOK_SECRET": "story-webhook-secret",
         "GITHUB_API_URL": fake_github.api_url,
-        "GITHUB_GRAPHQL_URL": fake_github.graphql_url,
         "GITHUB_SERVER_URL": fake_github.server_url,
     }
 

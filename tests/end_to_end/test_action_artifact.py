@@ -8,13 +8,22 @@ from typing import Any
 import pytest
 
 from patchwright.bot.github_action.workflow_jobs import PublishJob, ResolveJobFailed, build_publish_deps
-from patchwright.resolver.domain import JobId, Published, PullRequest, Rejected, Reported, Verdict
+from patchwright.resolver.domain import (
+    InputRequired,
+    JobId,
+    Published,
+    PullRequest,
+    Rejected,
+    Reported,
+    Verdict,
+)
 from patchwright.resolver.errors import InvalidArtifact
 from patchwright.resolver.events import (
     AgentStopped,
     Checkpoint,
     Event,
     JobCompleted,
+    Message,
     ModelReply,
     ReplyUsage,
     RunStarted,
@@ -85,6 +94,7 @@ async def test_a_log_with_another_pull_request_branch_is_rejected(
     assert repo.read("release", "VERSION") == "2\n"
 
 
+@pytest.mark.slow
 async def test_a_base_that_is_not_on_the_base_branch_is_rejected(
     upload: UploadedArtifact,
 ) -> None:
@@ -169,6 +179,27 @@ async def test_a_log_cannot_claim_to_be_published_already(upload: UploadedArtifa
         await upload.publish([*await upload.events(), last])
 
 
+async def test_an_answer_continues_only_a_run_that_asked_in_this_thread(upload: UploadedArtifact) -> None:
+    upload.scenario.command = "Integers only."
+    earlier = upload.job.model_copy(update={"id": JobId("earlier"), "number": 2, "requester": None})
+    started, *work = forge_log(await upload.events(), job=earlier)
+    earlier_end = JobCompleted(outcome=InputRequired(url="https://evil.test", question="Floats?"))
+    answer = Message(text="Integers only.", source="comment", trigger_id=upload.job.id)
+    with pytest.raises(InvalidArtifact, match="only the publishing job writes"):
+        await upload.publish([started, earlier_end, answer, *work])
+    async with upload.scenario.forge() as forge:
+        question = "<!--question-->\n\nFloats?\n\n<!--/question-->"
+        await forge.upsert_comment(upload.job.repo, upload.job.number, earlier.id, question)
+    with pytest.raises(InvalidArtifact, match="did not trigger"):
+        other = earlier.model_copy(update={"id": JobId("other")})
+        await upload.publish(forge_log([started, answer, *work], job=other))
+    with pytest.raises(InvalidArtifact, match="only the publishing job writes"):
+        await upload.publish([started, earlier_end, answer, *work, earlier_end])
+    assert isinstance(await upload.publish([started, earlier_end, answer, *work]), Published)
+    assert "Floats?" in upload.scenario.comments[0] and upload.scenario.pulls
+
+
+@pytest.mark.slow
 async def test_forbidden_files_are_removed_from_a_patch_marked_as_proven(
     upload: UploadedArtifact,
 ) -> None:
@@ -267,7 +298,7 @@ async def test_the_reason_of_a_failure_is_posted_without_mentions(upload: Upload
     )
     logs = FileLogStore(settings.data / "runs")
     async with upload.scenario.forge() as forge:
-        part = PublishJob(forge, build_publish_deps(settings, Secrets(), logs), logs, place)
+        part = PublishJob(forge, build_publish_deps(settings, Secrets(), logs), logs, place, print)
         with pytest.raises(ResolveJobFailed) as broke:
             await part.resolve(upload.job)
         await part.report_failure(upload.job, broke.value)

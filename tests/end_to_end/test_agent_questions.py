@@ -78,7 +78,7 @@ async def test_a_question_is_answered_in_the_thread_and_the_run_continues(
     notices = [event for event in run if isinstance(event, Message) and event.source == "comment"]
     assert [(event.trigger_id, event.author) for event in notices] == [(answer.id, "maintainer")]
     (prompt,) = [event for event in run if isinstance(event, Message) and event.source == "initial_prompt"]
-    assert prompt.author == "reporter"
+    assert prompt.author == "reporter" and f"> {scenario.issue.body}" in prompt.text
     assert "maintainer, who may write to the repository, answers your question:" in notices[0].text
     assert "> No, integers only." in notices[0].text
     assert [event.reason for event in run if isinstance(event, AgentStopped)] == [
@@ -87,6 +87,7 @@ async def test_a_question_is_answered_in_the_thread_and_the_run_continues(
     ]
     assert str(endpoint.requests[-1]["messages"]).count("integers only") == 1
     messages = endpoint.requests[0]["messages"]
+    assert "Nobody answers while you work; if only the people of this repository" in messages[0]["content"]
     assert endpoint.requests[-1]["messages"][: len(messages)] == messages
     output = [
         result.output

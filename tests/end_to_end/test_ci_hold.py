@@ -53,6 +53,7 @@ async def test_the_operator_decides_which_commits_are_held(
     assert ("[skip ci]" in message(publish_scenario, pull), "run-ci" in pull.body) == (is_held, is_held)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("files", "is_told"),
     [

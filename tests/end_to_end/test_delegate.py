@@ -125,7 +125,10 @@ async def test_a_failed_investigator_does_not_stop_the_run(
 async def test_by_default_one_agent_works_and_only_the_browsing_agent_helps_on_demand(
     scenario: Scenario,
 ) -> None:
-    scenario.environment["PATCHWRIGHT_SANDBOX_FEATURES"] = "browser"
+    scenario.environment |= {
+        "PATCHWRIGHT_SANDBOX_FEATURES": "browser",
+        "PATCHWRIGHT_MODEL_SUPPORTS_VISION": "true",
+    }
     ask = RecordedTurn(
         "",
         calls=(RecordedCall(name="use_tool", arguments={"name": "delegate", "arguments": {"tasks": ["?"]}}),),
@@ -142,6 +145,7 @@ async def test_by_default_one_agent_works_and_only_the_browsing_agent_helps_on_d
     further = re.findall(r"^- (\w+):", tools["use_tool"]["description"], re.MULTILINE)
     assert "browse" not in tools and "browse" in further
     assert not {name for name in (*tools, *further) if name == "delegate" or name.startswith("ask_")}
+    assert "image_url" not in str(model.requests_by_question), "no screenshot"
 
 
 @pytest.mark.slow

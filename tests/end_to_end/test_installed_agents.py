@@ -147,6 +147,10 @@ async def test_an_unknown_agent_is_rejected_with_the_nearest_name_before_a_sandb
     text = await rejection_text(scenario, "@agent use renam: fix it")
     assert text.startswith("There is no agent `renam`: did you mean `rename`?")
     assert scenario.endpoint.requests == []
+    scenario.environment["PATCHWRIGHT_AGENT"] = "gpt"
+    text = await rejection_text(scenario, "@agent fix it")
+    assert text.startswith("There is no agent `gpt`. The agents here are `codeact`, `Counter`,")
+    del scenario.environment["PATCHWRIGHT_AGENT"]
     await scenario.resolve(await comment_job(scenario, "@agent plan it"))
     text = await rejection_text(scenario, "@agent go use rename:")
     assert text.startswith("A run keeps its agent until it ends.") and "`retry agent=rename`" in text

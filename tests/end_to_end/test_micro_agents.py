@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -11,15 +12,16 @@ from patchwright.resolver.domain import Published, Reported
 from patchwright.resolver.events import SystemPrompt, ToolResult
 from patchwright.resolver.tool_actions.control_actions import Report
 from patchwright.resolver.tool_actions.unchecked_actions import CallTool, MalformedCall
-from patchwright.runtime.actions import RunShell
+from patchwright.runtime.actions import ReplaceText, RunShell
 from patchwright.runtime.observations import ActionFailure, ShellResult
 from tests.end_to_end.comments import comment_job, rejection_text
-from tests.end_to_end.conftest import CODE, FIX_TURNS, TESTS, Scenario
+from tests.end_to_end.conftest import CODE, DONE, FIX_TURNS, TESTS, Scenario
 from tests.end_to_end.multi_agent_model import use_multi_agent_model
 from tests.end_to_end.scripted_models import SHOW_FAILURE, use_ordered_model
 from tests.end_to_end.test_plans import PLAN
 from tests.resolver.delegation.test_micro_agents import AGENT, INPUT, OUTPUT, PATH, REPORTED, TASK
 
+TYPOS = Path(__file__).parents[1] / "integration" / "typos"
 FILES = {
     "calc.py": CODE,
     "more.py": "def doubled(a):\n    return add(a, a)\n",
@@ -178,12 +180,23 @@ async def test_a_comment_addresses_a_micro_agent_of_the_repository_or_of_patchwr
     system = scenario.endpoint.requests[0]["messages"][0]["content"]
     assert "The maintainers of this repository wrote this task for you." in system
     assert "give each place as `file:line`" in system
-    await scenario.script_model(*FIX_TURNS)
-    outcome = await scenario.resolve(await comment_job(scenario, "@agent use typo-fixer: correct calc.py"))
-    assert isinstance(outcome, Published)
+
+
+@pytest.mark.slow
+async def test_the_typo_fixer_corrects_a_file_as_in_the_gold_file(
+    make_scenario: Callable[..., Scenario],
+) -> None:
+    seeded, gold = ((TYPOS / name / "bad.txt").read_text() for name in ("workspace", "gold"))
+    scenario = make_scenario(files=FILES | {"bad.txt": seeded})
+    pairs = zip(seeded.splitlines(), gold.splitlines(), strict=True)
+    edits = [ReplaceText(path="bad.txt", old=old, new=new) for old, new in pairs if old != new]
+    await scenario.script_model(RecordedTurn("Correct.", *edits), RecordedTurn("Done.", DONE))
+    outcome = await scenario.resolve(await comment_job(scenario, "@agent use typo-fixer: all files"))
+    assert isinstance(outcome, Published) and len(edits) == 3
+    assert scenario.repo.read("patchwright/issue-1", "bad.txt") == gold
     system, task, *_ = [message["content"] for message in scenario.endpoint.requests[0]["messages"]]
     assert "You work as the agent typo-fixer. Patchwright's developers wrote this task for you." in system
-    assert "Correct spelling mistakes, doubled words" in system and "> correct calc.py" in task
+    assert "Correct spelling mistakes, doubled words" in system and "> all files" in task
 
 
 @pytest.mark.slow

@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 
 from patchwright.demo.recorded_model import ModelFault, RecordedCall, RecordedTurn
-from patchwright.resolver.domain import Published
-from patchwright.resolver.events import ModelReply
+from patchwright.resolver.domain import JobId, Published
+from patchwright.resolver.events import ModelReply, ToolResult
 from patchwright.runtime.actions import RunShell
+from patchwright.runtime.observations import ActionFailure
+from tests.bot.github.test_attachments import png
 from tests.end_to_end.conftest import FIX_TURNS, Scenario
 
 pytestmark = pytest.mark.slow
@@ -30,13 +32,28 @@ def in_tags(call: RecordedCall) -> str:
 async def test_a_model_without_function_calling_fixes_the_issue(scenario: Scenario) -> None:
     scenario.environment["PATCHWRIGHT_TOOL_CALLING"] = "text"
     await scenario.script_model(
-        *[RecordedTurn("\n".join([turn.thought, *map(in_tags, turn.calls)])) for turn in TURNS]
+        RecordedTurn('Look.\n<call name="run_shell">\n<timeout>soon</timeout>\n</call>'),
+        *[RecordedTurn("\n".join([turn.thought, *map(in_tags, turn.calls)])) for turn in TURNS],
     )
     outcome = await scenario.resolve()
     assert isinstance(outcome, Published) and outcome.verdict.kind == "fixed"
     assert not any("tools" in request for request in scenario.endpoint.requests)
     roles = [message["role"] for message in scenario.endpoint.requests[-1]["messages"]]
-    assert roles == ["system", *["user", "assistant"] * (len(TURNS) - 1), "user"]
+    assert roles == ["system", *["user", "assistant"] * len(TURNS), "user"]
+    first = next(event.observation for event in scenario.trajectory() if isinstance(event, ToolResult))
+    assert isinstance(first, ActionFailure) and first.reason == "malformed"
+    assert "`timeout`: must be a valid integer" in scenario.endpoint.requests[1]["messages"][-1]["content"]
+
+
+async def test_an_issue_with_an_image_goes_to_the_multimodal_model(scenario: Scenario) -> None:
+    scenario.environment["PATCHWRIGHT_MULTIMODAL_MODEL"] = "openai/gpt-4o"
+    await scenario.script_model(*TURNS)
+    assert isinstance(await scenario.resolve(), Published)
+    assert {request["model"] for request in scenario.endpoint.requests} == {"scripted"}
+    scenario.issue.body = f"![it]({scenario.fake_github.add_attachment('assets/shot', png())})"
+    await scenario.script_model(*TURNS)
+    await scenario.resolve(scenario.job().model_copy(update={"id": JobId("with-an-image")}))
+    assert {request["model"] for request in scenario.endpoint.requests} == {"gpt-4o"}
 
 
 async def test_a_model_of_the_responses_api_fixes_the_issue(scenario: Scenario) -> None:

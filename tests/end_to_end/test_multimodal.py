@@ -32,10 +32,18 @@ def scenario(make_scenario: Callable[..., Scenario], tmp_path: Path) -> Scenario
     return scenario
 
 
-async def test_an_image_and_a_pdf_are_described_to_the_agent_and_counted(scenario: Scenario) -> None:
+async def test_an_image_and_a_pdf_are_described_to_the_agent_and_counted(
+    scenario: Scenario, tmp_path: Path
+) -> None:
+    scenario.issue.body = " ".join(
+        scenario.fake_github.add_attachment(f"files/1/{name}", (tmp_path / name).read_bytes())
+        for name in ("shot.png", "report.pdf")
+    )
     # An auxiliary request is its own conversation, so the first turn is its reply.
     look = RunPython(
-        code="parse_image('shot.png', 'What does it show?')\nparse_pdf('report.pdf')", timeout=20
+        code=f"import glob\nd = glob.glob('{scenario.data}/**/attachments', recursive=True)[0]\n"
+        "parse_image(d + '/1-shot.png', 'What does it show?')\nparse_pdf(d + '/2-report.pdf')",
+        timeout=20,
     )
     await scenario.script_model(
         RecordedTurn(SEEN, look, ViewFile(path="report.pdf")),

@@ -5,7 +5,7 @@ from typing import Literal, Self
 
 import pytest
 
-from patchwright.demo.github.asgi import AsgiMessage, Receive, Send, read_body, respond
+from patchwright.demo.asgi import AsgiMessage, Receive, Send, read_body, respond
 from patchwright.demo.loopback_server import LoopbackServer
 from tests.end_to_end.server_scenario import (
     SECRET,

@@ -57,7 +57,9 @@ async def test_a_skill_is_triggered_by_a_keyword_and_another_is_read_on_demand(
     await scenario.script_model(RecordedTurn("Read.", ReadSkill(name="release")), *FIX_TURNS)
     assert isinstance(await scenario.resolve(), Published)
     brief = first_message(scenario).text
-    assert "AGENTS.md:\n> Use type hints." in brief
+    system = scenario.endpoint.requests[0]["messages"][0]["content"]
+    assert "AGENTS.md:\n> Use type hints." in system and "Use type hints." not in brief
+    assert "negative numbers" not in system
     assert 'because the issue mentions "gives":\n> Check negative numbers too.' in brief
     assert "  release: How a change is announced." in brief
     assert "NEWS" not in brief
@@ -91,6 +93,7 @@ async def test_the_operators_custom_prompt_reaches_the_model(scenario: Scenario,
     system, task, *_ = [message["content"] for message in scenario.endpoint.requests[0]["messages"]]
     assert system.startswith("You fix what is broken in /") and system.rstrip().endswith(shown)
     assert scenario.issue.title in task, "what is shown stands before the task"
+    assert "# Example" not in task, "the demonstration is off by default"
 
 
 async def test_prefix_demonstration_issue_skills_and_suffix_have_a_fixed_order(
@@ -124,16 +127,17 @@ async def test_prefix_demonstration_issue_skills_and_suffix_have_a_fixed_order(
         system,
         "Our system_prefix for acme.",
         "# How to work",
+        *("The rules of the house.", "The rules of acme.", "Use type hints."),
         "# Your specialty",
         "Our system_suffix for acme.",
     )
     assert_order(
         task,
-        *("Our message_prefix for acme.", "# Example", scenario.issue.title, "The rules of the house."),
-        *("The rules of acme.", "Use type hints.", "Our message_suffix for acme."),
+        *("Our message_prefix for acme.", "# Example", scenario.issue.title),
+        "Our message_suffix for acme.",
     )
-    assert "The rules of others." not in task
-    assert "house.md (written by the operator of this installation):" in task
+    assert "The rules of others." not in system + task
+    assert "house.md (written by the operator of this installation):" in system
 
 
 def assert_order(text: str, *parts: str) -> None:

@@ -198,6 +198,7 @@ async def test_a_missing_base_is_one_clear_error(publish_scenario: PublishScenar
     assert publish_scenario.fake_github.writes == ()
 
 
+@pytest.mark.slow
 async def test_a_branch_pattern_without_a_placeholder_is_ignored(
     publish_scenario: PublishScenario,
 ) -> None:
@@ -351,6 +352,7 @@ FORM = """<!-- Thanks! Fill this in. -->
 """
 
 
+@pytest.mark.slow
 async def test_the_pull_request_template_is_respected(publish_scenario: PublishScenario) -> None:
     publish_scenario.repo.commit(
         "main", {".github/PULL_REQUEST_TEMPLATE.md": FORM, "docs/pull_request_template.md": "x"}

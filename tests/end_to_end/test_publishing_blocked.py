@@ -11,6 +11,7 @@ from tests.contracts.forges import file
 from tests.end_to_end.publish_scenario import BRANCH, RUN, SHORT, PublishScenario
 
 
+@pytest.mark.slow
 async def test_an_existing_foreign_branch_is_not_overwritten(
     publish_scenario: PublishScenario,
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 from patchwright.demo.github import Delivery
 from patchwright.demo.recorded_model import RecordedTurn
 from patchwright.resolver.domain import InputRequired, Published, Reported
+from patchwright.resolver.events import Message
 from patchwright.resolver.pull_request.follow_up_texts import link_newer_version
 from patchwright.resolver.tool_actions.control_actions import Ask
 from patchwright.runtime.actions import ReplaceText
@@ -115,6 +116,9 @@ async def test_the_initial_prompt_contains_the_review_the_conversation_and_the_d
         "Work through thread 2.",
     ):
         assert line in text, line
+    (run,) = scenario.runs
+    events = [event for event in scenario.trajectory(run) if isinstance(event, Message)]
+    assert [event.text for event in events if event.source == "initial_prompt"] == [text]
     assert own_thread_replies(pull) == [[], [f"Done in {pull.head.sha[:12]}. It negates."]]
 
 

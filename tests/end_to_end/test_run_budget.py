@@ -7,6 +7,7 @@ import pytest
 
 from patchwright.demo.recorded_model import RecordedTurn
 from patchwright.resolver.events import AgentStopped
+from patchwright.resolver.rendering.filters import format_usage
 from patchwright.runtime.actions import RunShell
 from patchwright.runtime.observations import ShellResult
 from tests.end_to_end.conftest import CODE, FIX, NEW_TEST, Scenario
@@ -45,6 +46,8 @@ async def test_a_reply_that_exceeds_the_budget_is_still_executed(scenario: Scena
     spent = scenario.trajectory().usage()
     assert Decimal("0.001") < spent.usd == Decimal(spent.prompt_tokens + 10 * spent.completion_tokens) / 10**6
     assert limit(scenario, body) == f"The budget of $0.001 is spent (${spent.usd:.4f})."
+    assert f" · {format_usage(spent)} · " in body and f"${spent.usd:.4f}" in format_usage(spent)
+    assert spent.usd == sum(reply.usage.usd or 0 for reply in scenario.trajectory().replies())
     assert len(endpoint.requests) == 1
 
 

@@ -18,7 +18,7 @@ from patchwright.resolver.tool_actions.control_actions import Finish
 from patchwright.runtime.actions import RunShell
 from tests.end_to_end.conftest import DONE, FIX, NEW_TEST, Scenario
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
 HUNT = r"""
 env; set; cat /proc/*/environ 2>/dev/null | tr '\0' '\n'; git config --list --show-origin; cat .git/config
@@ -80,7 +80,6 @@ async def test_a_model_that_searches_for_secrets_finds_none(
             assert spelling not in published_text
 
 
-@pytest.mark.slow
 async def test_the_search_finds_a_planted_secret(scenario: Scenario, canaries: dict[str, str]) -> None:
     """Positive control: in the sandbox, this search does find a variable and a file."""
     planted = "canary-inside-4711"
@@ -99,7 +98,6 @@ async def test_the_search_finds_a_planted_secret(scenario: Scenario, canaries: d
     assert f"/tmp/planted:{planted}-file" in published_text
 
 
-@pytest.mark.slow
 async def test_a_secret_in_the_prompt_is_masked_in_everything_published(
     make_scenario: Callable[..., Scenario], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,7 +122,6 @@ async def test_a_secret_in_the_prompt_is_masked_in_everything_published(
         assert spelling not in published
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "content", ["key = %s%s\\n", pytest.param("\\0binary %s%s\\n", marks=pytest.mark.slow)]
 )
@@ -216,7 +213,6 @@ class Attacker:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.slow
 async def test_an_injected_secret_cannot_leave_the_sandbox(scenario: Scenario, tmp_path: Path) -> None:
     secret = "lent-canary-4711-deploy"
     secrets = tmp_path / "secrets.toml"

@@ -293,6 +293,7 @@ async def test_an_earlier_runs_branch_is_never_overwritten(scenario: Scenario) -
     assert scenario.repo.bare.branch_sha("patchwright/issue-1") == taken
 
 
+@pytest.mark.slow
 async def test_the_models_reasoning_is_sent_back_to_it_and_never_posted(scenario: Scenario) -> None:
     thinks = {"reasoning_content": "Between us: the sign is wrong."}
     first, *others = FIX_TURNS

@@ -1,29 +1,34 @@
-"""In a workflow with one job, an answer continues the run that asked, on another machine."""
+"""In a workflow, an answer continues the run that asked, on another machine."""
 
 import io
 import json
 import shutil
 import zipfile
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from patchwright.bot.github_action.question_log import DIRECTORY
 from patchwright.resolver.events import Message, ModelReply
-from tests.end_to_end.conftest import KEY, Scenario
+from tests.end_to_end.conftest import CODE, KEY, Scenario
 from tests.end_to_end.scripted_models import use_ordered_model
 from tests.end_to_end.test_agent_questions import ASKING, GOING_ON, QUESTION, hooked_scenario
+from tests.end_to_end.workflow_jobs import Workflow
 
 __all__ = ["hooked_scenario"]
 pytestmark = pytest.mark.slow
 ARTIFACTS = "/api/v3/repos/acme/calc/actions/artifacts"
 
 
-def upload(scenario: Scenario, content: bytes | None = None, **source: Any) -> None:
+def upload(
+    scenario: Scenario, content: bytes | None = None, machine: Path | None = None, **source: Any
+) -> None:
     """Uploads the log as the Action does, and gives the next workflow run another machine."""
+    machine = machine or scenario.data
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for file in (scenario.data / DIRECTORY).iterdir():
+        for file in (machine / DIRECTORY).iterdir():
             archive.write(file, file.name)
     run = {"repository_id": scenario.repo.id, "head_repository_id": scenario.repo.id, "head_branch": "main"}
     artifact = {
@@ -38,7 +43,7 @@ def upload(scenario: Scenario, content: bytes | None = None, **source: Any) -> N
     blob = scenario.fake_github.add_attachment("blob", packed.getvalue() if content is None else content)
     scenario.fake_github.add_attachment(f"{ARTIFACTS}/11/zip", status=302, headers={"location": blob})
     for directory in ("runs", DIRECTORY):
-        shutil.rmtree(scenario.data / directory)
+        shutil.rmtree(machine / directory)
 
 
 async def ask(scenario: Scenario) -> None:
@@ -74,6 +79,28 @@ async def test_an_answer_in_a_later_workflow_run_continues_the_run_that_asked(
     # The conversation goes on: the request after the answer contains the steps before the question.
     sent = str(scenario.endpoint.requests[len(ASKING)]["messages"])
     assert QUESTION.question.split(",")[0] in sent and "return a + b" in sent and "Integers only." in sent
+
+
+async def test_with_two_jobs_an_answer_continues_the_run_that_asked(scenario: Scenario) -> None:
+    workflow = Workflow(scenario)
+    endpoint = await use_ordered_model(scenario, *ASKING, *GOING_ON)
+    await workflow.label()
+    await workflow.resolve()
+    step = await workflow.publish()
+    assert (step.code, step.outputs["outcome"]) == (6, "input_required"), step.output
+    question = scenario.comments[0]
+    upload(scenario, machine=scenario.data / "publish")
+    shutil.rmtree(scenario.data / "resolve")
+    await workflow.comment("@agent Integers only.")
+    step = await workflow.resolve()
+    assert step.code == 0 and "NOTICE" not in step.output, step.output
+    step = await workflow.publish()
+    assert (step.code, step.outputs["verdict"]) == (0, "fixed"), step.output
+    assert len(endpoint.requests) == len(ASKING) + len(GOING_ON)
+    sent = str(endpoint.requests[len(ASKING)]["messages"])
+    assert QUESTION.question.split(",")[0] in sent and "return a + b" in sent and "Integers only." in sent
+    assert scenario.repo.read("patchwright/issue-1", "calc.py") == CODE.replace("a - b", "a + b")
+    assert scenario.comments[0] == question and len(scenario.repo.pulls) == 1
 
 
 @pytest.mark.parametrize(

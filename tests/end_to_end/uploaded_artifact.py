@@ -96,7 +96,7 @@ class UploadedArtifact:
         async with self.scenario.forge() as forge:
             masked = MaskingForge(forge, secrets.mask)
             if is_validated:
-                return await PublishJob(masked, dependencies, logs, place).resolve(self.job)
+                return await PublishJob(masked, dependencies, logs, place, print).resolve(self.job)
             async with logs.open(JobId(self.job.id)) as log:
                 log.replace_entries(Trajectory(entries).entries)
             return await resolve_job(self.job, dependencies, masked, null_reporter)

@@ -14,7 +14,7 @@ from tests.end_to_end.conftest import Scenario
 from tests.preloaded_command import preloaded_command
 
 ROOT = Path(__file__).parents[2]
-READ = {"contents": "read", "issues": "read", "metadata": "read", "pull_requests": "read"}
+READ = {"actions": "read", "contents": "read", "issues": "read", "metadata": "read", "pull_requests": "read"}
 WRITE = {
     "checks": "write",
     "contents": "write",

@@ -218,6 +218,7 @@ async def test_a_built_repository_is_the_same_each_time(tmp_path: Path) -> None:
     assert diff.count("diff --git") == 1
 
 
+@pytest.mark.slow
 async def test_the_history_of_a_repository_on_github_has_the_text_of_its_issues(
     fake_github: FakeGitHub, evaluation: EvaluationScenario
 ) -> None:
@@ -229,7 +230,7 @@ async def test_the_history_of_a_repository_on_github_has_the_text_of_its_issues(
     token = fake_github.create_token("maintainer")
     environment = {
         "GITHUB_TOKEN": token, "GITHUB_API_URL": fake_github.api_url,
-        "GITHUB_GRAPHQL_URL": fake_github.graphql_url, "GITHUB_SERVER_URL": fake_github.server_url,
+        "GITHUB_SERVER_URL": fake_github.server_url,
     }  # fmt: skip
     for name, value in environment.items():
         evaluation.monkeypatch.setenv(name, value)

@@ -62,6 +62,7 @@ async def test_the_model_sees_neither_hints_nor_hidden_tests(evaluation: Evaluat
     assert "test_hidden" not in log
 
 
+@pytest.mark.slow
 async def test_an_instance_whose_reference_fix_fails_is_left_out(
     evaluation: EvaluationScenario, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -74,6 +75,7 @@ async def test_an_instance_whose_reference_fix_fails_is_left_out(
     assert "1 left out as broken" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 async def test_hidden_test_data_is_no_test_file(evaluation: EvaluationScenario) -> None:
     text = (
         "import pathlib, calc\n\n\ndef test_all():\n    for line in pathlib.Path('tests/cases.txt').open():\n"
@@ -118,6 +120,7 @@ async def test_a_run_that_ended_before_its_result_was_stored_is_not_paid_again(
     assert (again.score, again.verdict, again.usage) == (expected.score, expected.verdict, expected.usage)
 
 
+@pytest.mark.slow
 async def test_results_under_other_rules_are_not_mixed(evaluation: EvaluationScenario) -> None:
     evaluation.write_rows(evaluation.make_row(ADD))
     await evaluation.evaluate("--model", "empty")
@@ -125,6 +128,7 @@ async def test_results_under_other_rules_are_not_mixed(evaluation: EvaluationSce
         await evaluation.evaluate("--model", "empty", "--max-steps", "7")
 
 
+@pytest.mark.slow
 async def test_a_low_resolve_rate_gives_an_exit_code(evaluation: EvaluationScenario) -> None:
     evaluation.write_rows(evaluation.make_row(ADD))
     assert await evaluation.evaluate("--model", "empty", "--min-resolved", "50") == 3
@@ -160,6 +164,7 @@ async def test_two_evaluations_are_compared(evaluation: EvaluationScenario, tmp_
     assert comparison["only_second"] == [ADD.id]
 
 
+@pytest.mark.slow
 async def test_a_killed_evaluation_continues_and_pays_each_step_once(
     evaluation: EvaluationScenario, capsys: pytest.CaptureFixture[str]
 ) -> None:

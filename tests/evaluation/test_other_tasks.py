@@ -131,6 +131,7 @@ async def test_three_functions_with_given_tests_are_fixed(evaluation: Evaluation
     assert [result.resolved for result in evaluation.read_results()[1].values()] == [True] * 3
 
 
+@pytest.mark.slow
 async def test_files_that_fit_the_issue_are_named_on_request(evaluation: EvaluationScenario) -> None:
     evaluation.write_rows(evaluation.make_row(ADD, problem_statement="calc: add() subtracts"))
     await evaluation.evaluate("--model", "empty", "--file-hints")
@@ -141,6 +142,7 @@ async def test_files_that_fit_the_issue_are_named_on_request(evaluation: Evaluat
     assert evaluation.read_report()["models"][0]["recall_search"] == 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("button", "is_resolved"), [("Send", True), ("Cancel", False)])
 async def test_a_task_on_a_local_site_is_scored_by_an_element_of_its_page(
     button: str, is_resolved: bool, evaluation: EvaluationScenario

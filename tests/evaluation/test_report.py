@@ -8,6 +8,7 @@ import pytest
 from patchwright.evaluation.localization import rank_texts, recall
 from patchwright.evaluation.report import EvaluationReport, VerdictRow, build_report
 from patchwright.evaluation.report_files import (
+    STAGE_LABELS,
     describe_comparison,
     summarize_as_json,
     summarize_in_text,
@@ -33,6 +34,17 @@ def test_a_report_counts_the_resolved_instances(report: EvaluationReport) -> Non
         ("django/django", 6, 10), ("pallets/flask", 3, 5), ("psf/requests", 3, 5),
     ]  # fmt: skip
     assert report.broken[0].instance == "matplotlib__matplotlib-9"
+
+
+def test_a_report_says_how_many_attempts_reached_each_stage(report: EvaluationReport, tmp_path: Path) -> None:
+    reached = {"reproduced": 0, "localized": 15, "patched": 18, "own_tests_pass": 13, "pull_request": 17}
+    reached["hidden_tests_pass"] = 12
+    assert {share.name: share.count for share in report.models[0].stages} == reached
+    write_reports(report, ResultDirectory(tmp_path), Secrets(), for_models=())
+    page = (tmp_path / "report.md").read_text()
+    assert [f"| {STAGE_LABELS[name]} | {count} of 20 |" in page for name, count in reached.items()] == [
+        True
+    ] * 6
 
 
 def test_the_printed_object_has_the_mean_cost_and_steps_and_the_failures(

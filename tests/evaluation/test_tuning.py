@@ -73,6 +73,7 @@ def test_a_setting_that_cannot_be_varied_is_rejected(text: str) -> None:
         build_variants(["a"], [text])
 
 
+@pytest.mark.slow
 async def test_settings_are_compared(
     evaluation: EvaluationScenario, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -186,6 +186,7 @@ async def test_a_worker_keeps_its_own_addresses(
         await evaluation.evaluate("--model", "empty", "--on-workers", *options)
 
 
+@pytest.mark.slow
 async def test_attempts_of_this_machine_and_of_workers_are_not_mixed(evaluation: EvaluationScenario) -> None:
     evaluation.write_rows(evaluation.make_row(ADD, FAIL_TO_PASS='["tests/test_missing.py::test"]'))
     await evaluation.evaluate("--model", "empty")

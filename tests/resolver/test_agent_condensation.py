@@ -118,6 +118,7 @@ def test_a_model_with_a_small_context_window_gets_shorter_prompts(window: int | 
     assert max_context_tokens(ScriptedModel([], window=window)) == most
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ratio", [0.8, 1.0, 1.7])
 def test_a_run_of_500_events_stays_below_the_limit_with_any_tokenizer(ratio: float) -> None:
     """`ratio` is how many tokens the provider counts for one that we estimate."""

@@ -129,7 +129,7 @@ async def test_a_run_with_a_lost_sandbox_continues_in_a_new_one(log: FileRunLog)
         await run_agent(log, create_file("a"), box=box)
     again = FakeSandbox()
     await run_agent(log, create_file("a"), FINISH, box=again)
-    assert again.tree == ["a"]
+    assert (again.tree, count_lost_calls(log.trajectory)) == (["a"], 1)
     assert log.trajectory.last_checkpoint() == make_patch("a")
 
 

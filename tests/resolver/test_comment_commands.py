@@ -1,7 +1,6 @@
 """The table of commands is the only list of them: the parser, the reply to `help`, and the docs agree with it."""
 
 import re
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -28,11 +27,6 @@ def test_the_parser_knows_every_word_and_corrects_typing_errors(command: Command
     if command.verb != "go":
         error = parse_request(f"{command.verb}s").error
         assert error is not None and error.suggestion == command.verb
-
-
-@pytest.mark.parametrize("command", [one for one in COMMANDS if not one.starts_run], ids=lambda one: one.verb)
-def test_a_command_without_a_run_has_a_module_of_its_name(command: Command) -> None:
-    assert callable(import_module(f"patchwright.bot.triggers.{command.verb}_command").handle)
 
 
 def test_the_help_and_the_documentation_list_every_command() -> None:

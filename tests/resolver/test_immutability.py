@@ -65,9 +65,10 @@ def test_invalid_settings_are_rejected_at_the_start(tmp_path: Path) -> None:
 
 
 def test_the_default_limits_are_those_of_the_multimodal_browsing_paper(tmp_path: Path) -> None:
-    """100 steps and a plan every 10. Temperature 0 and one visible page are tested with the models and pages."""
+    """100 steps, a plan every 10, one visible page. The temperature is 0 if there is no reasoning effort."""
     settings = Settings(data=tmp_path)
-    assert (settings.max_steps, settings.planning_interval) == (100, 10)
+    assert (settings.max_steps, settings.planning_interval, settings.browser_pages) == (100, 10, 1)
+    assert settings.reasoning_effort is None
 
 
 def prompt_inputs(worker: Agent) -> dict[str, object]:

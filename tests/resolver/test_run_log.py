@@ -5,6 +5,7 @@ import json
 import logging
 import multiprocessing
 import multiprocessing.synchronize
+import re
 import resource
 import stat
 from collections.abc import Callable
@@ -119,15 +120,22 @@ def test_a_log_has_no_method_that_deletes_or_replaces_an_event() -> None:
     }
 
 
+def count_written_bytes() -> int:
+    """Returns how many bytes this process has written so far."""
+    (count,) = re.findall(r"^wchar: (\d+)$", Path("/proc/self/io").read_text(), re.MULTILINE)
+    return int(count)
+
+
 async def test_an_append_adds_one_line_and_keeps_the_bytes_before_it(logs: FileLogStore) -> None:
     async with logs.open(RUN) as log:
         path = logs.run_directory(RUN) / "events.jsonl"
-        inode = path.stat().st_ino
+        inode, already_written = path.stat().st_ino, count_written_bytes()
         for number in range(50):
             before = path.read_bytes()
             entry = await log.append(message(f"number {number}"))
             assert path.read_bytes() == before + entry.model_dump_json().encode() + b"\n"
         assert path.stat().st_ino == inode
+        assert count_written_bytes() - already_written < 2 * path.stat().st_size
         assert [file.name for file in path.parent.iterdir()] == ["events.jsonl"]
 
 

@@ -1,5 +1,7 @@
 """Stuck runs are detected from their logs."""
 
+from pathlib import Path
+
 import pytest
 
 from patchwright.resolver.actions import Action, AnyObservation
@@ -132,3 +134,12 @@ def test_a_resumed_run_may_again_reply_without_a_tool_call() -> None:
     assert check_stuck(run(BRIEF, *silent, resumed)) is None
     assert check_stuck(run(BRIEF, *silent, resumed, silent[0], reminder, silent[0])) is None
     assert check_stuck(run(BRIEF, *silent, resumed, silent[0], reminder, *silent[1:])) is not None
+
+
+def test_the_counts_are_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs/troubleshooting.md").read_text()
+    assert (
+        f"the same call with the same result {MAX_IDENTICAL} times in a row, alternated between two calls "
+        f"{MAX_ROUNDS} times, or got the same error from {MAX_ERRORS} different calls in a row."
+    ) in page
+    assert f"The model gave {MAX_SILENT_REPLIES} replies in a row without a tool call" in page

@@ -15,6 +15,7 @@ from patchwright.resolver.skills.skills import RepoSkills
 from patchwright.resolver.tools.control_tools import build_control_tools
 from patchwright.resolver.tools.read_skill_tool import build_skill_tools
 from patchwright.resolver.tools.sandbox_tools import build_sandbox_tools
+from patchwright.runtime import skills
 from patchwright.runtime.features import ALL_FEATURES
 from tests.resolver.agent_runs import FakeSandbox
 
@@ -73,3 +74,11 @@ def test_the_variants_use_every_branch_of_the_template() -> None:
     golden = "\n".join(path.read_text() for path in GOLDEN.glob("*.md"))
     texts = [" ".join(text.split()) for text in re.split(r"\{[{%].*?[%}]\}", template, flags=re.DOTALL)]
     assert [text for text in texts if text and text not in " ".join(golden.split())] == []
+
+
+def test_the_system_prompt_describes_every_skill_where_the_python_session_is_offered() -> None:
+    offered, other = (render_system_prompt(DOCKER, tools=tools) for tools in (["run_python"], ["run_shell"]))
+    for name in skills.__all__:
+        sentence = getattr(skills, name).__doc__.strip().split(". ")[0].splitlines()[0].rstrip(".")
+        (line,) = re.findall(rf"^  {name}\(.*$", offered, re.MULTILINE)
+        assert line.endswith(f": {sentence}.") and f"{name}(" not in other

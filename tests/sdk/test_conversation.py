@@ -2,6 +2,8 @@
 
 import asyncio
 import subprocess
+import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -210,6 +212,32 @@ def test_messages_of_many_threads_are_all_in_the_log_in_the_order_of_each_thread
     texts = [entry.event.text.split() for entry in entries if isinstance(entry.event, Message)]
     for thread in range(8):
         assert [number for name, number in texts if name == str(thread)] == [str(n) for n in range(50)]
+
+
+def test_messages_of_threads_that_wait_are_stored_in_the_order_of_their_arrival(project: Path) -> None:
+    is_busy, goes_on = threading.Event(), threading.Event()
+
+    def hold(entry: Entry) -> None:
+        is_busy.set()
+        assert goes_on.wait(60)
+
+    with (
+        serve_model() as (llm, _),
+        Conversation(default_agent(llm), project, callbacks=[hold]) as conversation,
+    ):
+        senders = [
+            threading.Thread(target=conversation.send_message, args=(str(number),)) for number in range(9)
+        ]
+        for sender in senders:
+            sender.start()
+            assert is_busy.wait(60)
+            time.sleep(0.05)  # Its message waits behind those of the threads before it.
+        assert len(conversation.events) <= 1
+        goes_on.set()
+        for sender in senders:
+            sender.join()
+        entries = conversation.events
+    assert [entry.event.text for entry in entries if isinstance(entry.event, Message)] == list("012345678")
 
 
 def test_only_the_log_changes_during_a_run(project: Path) -> None:

@@ -15,6 +15,7 @@ from patchwright.runtime.frozen_model import FrozenModel
 
 MAX_REPORT_BYTES = 20_000_000  # maximum bytes of a report
 MAX_TESTS = 200_000
+FILE_SEPARATOR = b"\0"  # between two reports; XML cannot contain this character
 MAX_ID = 2_000  # characters
 MAX_MESSAGE = 8_000  # characters; the end of a traceback names the exception
 
@@ -87,7 +88,7 @@ class RunnerReport(FrozenModel):
         )
 
 
-def parse_junit_xml(content: bytes) -> RunnerReport:
+def parse_junit(content: bytes, root: str = "") -> RunnerReport:
     """Returns the results in a JUnit XML report. An invalid report yields a problem and no results."""
     if len(content) > MAX_REPORT_BYTES:
         return RunnerReport(problem=f"the test report is larger than {MAX_REPORT_BYTES // 1_000_000} MB")
@@ -116,6 +117,32 @@ def parse_junit_xml(content: bytes) -> RunnerReport:
         },
         retries=reader.retries,
     )
+
+
+def parse_junit_files(content: bytes, root: str) -> RunnerReport:
+    """Returns the merged results of all files. If a test is in several files, its most severe result counts: code
+    under test could write another file. If a file has a problem, returns only the first problem.
+    """
+    merged = RunnerReport()
+    for part in content.split(FILE_SEPARATOR):
+        if not part.strip():
+            continue
+        report = parse_junit(part, root)
+        if report.problem:
+            return report
+        known = merged.results
+        worse = {
+            test: min(result, known[test], key=SEVERITY_ORDER.index)
+            for test, result in report.results.items()
+            if test in known
+        }
+        merged = merged.merge(report)
+        merged = merged.model_copy(update={"results": merged.results | worse})
+        if len(merged.results) > MAX_TESTS:
+            return RunnerReport(problem=f"the test report contains more than {MAX_TESTS} tests")
+    if not merged.results:
+        return RunnerReport(problem="the command wrote no test report")
+    return merged
 
 
 class _InvalidJUnitReport(Exception):

@@ -57,6 +57,7 @@ async def run_block(block: str, server: str, data: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.redis
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
 async def test_the_first_commands_create_read_and_stop_a_job(server: str, short_tmp: Path) -> None:
@@ -71,6 +72,7 @@ async def test_the_first_commands_create_read_and_stop_a_job(server: str, short_
     assert (job["state"], job["repository"], job["number"]) == ("queued", "acme/sample", 7)
 
 
+@pytest.mark.slow
 @pytest.mark.redis
 async def test_the_commands_for_keys_work(server: str, short_tmp: Path) -> None:
     key, listed, revoked = (await run_block(BLOCKS[1], server, short_tmp)).splitlines()

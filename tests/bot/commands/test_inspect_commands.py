@@ -54,7 +54,7 @@ async def data(tmp_path: Path) -> Path:
 
 
 def test_a_run_is_replayed_without_model_or_sandbox(data: Path) -> None:
-    shown = patchwright(data, "replay", "acme-7")
+    shown = patchwright(data, "replay", "acme-7", REDIS_URL="redis://127.0.0.1:9/0")  # It is stopped.
     assert (shown.returncode, shown.stderr) == (0, "")
     assert shown.stdout.splitlines()[-1] == (
         "acme-7: 2 steps rebuilt, no prompt differs from the prompt that was sent"

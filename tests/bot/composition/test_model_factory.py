@@ -9,7 +9,9 @@ from patchwright.bot.composition.model_factory import build_models
 from patchwright.demo.recorded_model import RecordedModel, RecordedTurn, server_error
 from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.events import ReplyUsage
+from patchwright.resolver.llm.masking_model import MaskingModel
 from patchwright.resolver.llm.model import UserMessage
+from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.settings.settings import Settings, build_settings
 from patchwright.resolver.tools.control_tools import build_control_tools
 from tests.resolver.llm.test_chat_completions import PIXEL
@@ -68,6 +70,7 @@ async def test_a_fallback_replaces_a_failing_model(tmp_path: Path) -> None:
     assert reply.usage.model == "openai/three"
 
 
+@pytest.mark.slow
 async def test_configured_prices_override_all_others(tmp_path: Path) -> None:
     async with RecordedModel(
         [RecordedTurn("Hello.", usage={"prompt_tokens": 2_000_000, "completion_tokens": 1})]
@@ -87,6 +90,7 @@ async def test_configured_prices_override_all_others(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 async def test_a_model_without_function_calling_gets_its_tools_as_text(tmp_path: Path) -> None:
     async with RecordedModel([RecordedTurn("Hello.")]) as endpoint:
         made = build_models(
@@ -132,3 +136,8 @@ async def test_if_the_multimodal_model_fails_the_agent_models_replace_it(
     assert reply.usage.model == "openai/two"
     message, *unseen = [str(request["messages"]).count("data:image/png") for request in endpoint.requests]
     assert (message, unseen) == (1, [0, 0])
+
+
+def test_the_log_of_a_run_gets_masked_models(tmp_path: Path) -> None:
+    models = build_models(Settings(data=tmp_path, model="openai/m"), secrets=Secrets(["sk-canary-4711"]))
+    assert {type(model) for model in vars(models).values()} == {MaskingModel}

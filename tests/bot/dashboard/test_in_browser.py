@@ -84,6 +84,7 @@ async def sign_in_as_operator(page: Page) -> None:
     await page.get_by_role("heading", name="Runs", exact=True).wait_for()
 
 
+@pytest.mark.slow
 async def test_a_person_signs_in_watches_stops_and_retries_a_run(
     server: DashboardServer, browser: Browser
 ) -> None:
@@ -254,6 +255,7 @@ async def test_everything_but_the_live_timeline_works_without_javascript(
         await page.get_by_text("Stop requested.").wait_for()
 
 
+@pytest.mark.slow
 async def test_the_button_of_the_filter_is_one_line_at_every_width(
     server: DashboardServer, browser: Browser
 ) -> None:

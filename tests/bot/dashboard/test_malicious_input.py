@@ -80,6 +80,7 @@ async def test_markup_and_control_characters_are_shown_inert(server: DashboardSe
     assert "\u27e6U+202E\u27e7drowssap" in page  # visible, without effect
 
 
+@pytest.mark.slow
 async def test_a_huge_output_is_clipped(server: DashboardServer) -> None:
     for number, output in enumerate(("x" * 3_000_000, "line\n" * 400_000), start=1):
         await server.add_finished_run(f"acme-calc-{number}-x", started(), *shell_step(output))

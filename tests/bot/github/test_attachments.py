@@ -235,6 +235,7 @@ async def test_a_name_or_content_type_that_lies_changes_nothing(
     assert attachments.problems == (f"{urls[2]} is not a text, picture, recording, document or archive.",)
 
 
+@pytest.mark.slow
 async def test_the_size_of_all_attachments_is_limited(fake_github: FakeGitHub, forge: GitHubForge) -> None:
     size = MAX_TOTAL_BYTES // 3
     urls = [fake_github.add_attachment(f"files/{n}/big.log", b"x" * size) for n in range(5)]

@@ -9,7 +9,7 @@ from patchwright.bot.errors import ForgeUnavailable, UnprocessableRequest
 from patchwright.bot.github.auth import RequestPolicy, TokenAuth
 from patchwright.bot.github.graphql import GraphQLClient
 from patchwright.bot.github.rest import RestClient
-from patchwright.bot.github.schemas import CommitId
+from patchwright.bot.github.schemas import CommitPointer
 from patchwright.demo.github import FakeGitHub
 from patchwright.resolver.domain import Repo
 from patchwright.resolver.errors import BranchMoved, Forbidden, ForgeError, NotFound, RateLimited
@@ -45,7 +45,7 @@ async def test_graphql_errors_are_mapped(
 ) -> None:
     fake_github.fail_next_request("POST", "/graphql", status=200, body={"data": None, "errors": [error]})
     with pytest.raises(ForgeError, match=f"GitHub returned: {error['message']}") as caught:
-        await graphql.execute(CommitId, SAMPLE, REQUEST, {"id": "x"}, idempotent=False)
+        await graphql.execute(CommitPointer, SAMPLE, REQUEST, {"id": "x"}, idempotent=False)
     assert type(caught.value) is expected
 
 
@@ -54,7 +54,7 @@ async def test_graphql_errors_are_mapped(
     [
         ({"data": {"node": None}}, "returned no data"),
         ({"data": {}}, "returned no data"),
-        ({"data": {"node": {"id": 7}}}, "unexpected GraphQL response: oid: Field required"),
+        ({"data": {"node": {"id": 7}}}, "unexpected GraphQL response: sha: Field required"),
         ({"data": [1]}, "unexpected response from GitHub"),
     ],
 )
@@ -63,4 +63,4 @@ async def test_an_unexpected_graphql_response_is_an_error(
 ) -> None:
     fake_github.fail_next_request("POST", "/graphql", status=200, body=body)
     with pytest.raises(ForgeError, match=message):
-        await graphql.execute(CommitId, SAMPLE, REQUEST, {"id": "x"})
+        await graphql.execute(CommitPointer, SAMPLE, REQUEST, {"id": "x"})

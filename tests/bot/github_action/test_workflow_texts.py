@@ -62,25 +62,15 @@ def test_only_a_server_promises_that_go_carries_out_the_plan() -> None:
     ) in in_workflow
 
 
-def test_a_workflow_promises_to_continue_after_an_answer_only_where_it_can() -> None:
-    def ask(*, in_workflow: bool = False, continues_answers: bool = True) -> str:
-        settings = {"workflow_url": "https://github.test/runs/1"} if in_workflow else {}
-        return render_reply(
-            "question.md.j2",
-            question="Up?",
-            summary=summary(**settings),
-            continues_answers=continues_answers,
-        )
+def test_a_workflow_names_the_permission_that_it_needs_to_continue_after_an_answer() -> None:
+    def ask(**settings: str) -> str:
+        return render_reply("question.md.j2", question="Up?", summary=summary(**settings))
 
     assert "I then continue from where I stopped; my changes so far are saved." in ask()
     assert (
         "**To answer**, write a comment that starts with `@agent` and contains the answer. If the workflow has the "
         "permission `actions: read`, I then continue from where I stopped.\n"
-    ) in ask(in_workflow=True)
-    assert (
-        "**To answer**, write a comment that starts with `@agent` and contains the answer. I then start again, and "
-        "know your answer and this question.\n"
-    ) in ask(in_workflow=True, continues_answers=False)
+    ) in ask(workflow_url="https://github.test/runs/1")
 
 
 @pytest.mark.parametrize("is_permanent", [True, False])
@@ -160,7 +150,7 @@ def test_a_limit_after_some_replies_names_the_input_of_the_workflow() -> None:
 
 
 def test_the_limits_before_the_first_reply_promise_no_dollar_limit_for_an_unknown_price() -> None:
-    text = render_reply("question.md.j2", question="Up?", continues_answers=True, summary=summary())
+    text = render_reply("question.md.j2", question="Up?", summary=summary())
     assert "$1 (if the model's price is known)" in text
 
 

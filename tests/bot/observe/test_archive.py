@@ -153,6 +153,7 @@ async def test_a_hanging_archive_does_not_delay_a_run_for_long(
     await logs.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["../acme", "a/b", "", ".", "..", "a\nb", "a" * 300])
 async def test_the_archive_rejects_run_names_that_are_paths(
     archive: Archive, name: str, tmp_path: Path
@@ -184,6 +185,7 @@ async def test_a_run_that_could_not_be_archived_stays_in_redis_and_is_retried(
     await redis.aclose()
 
 
+@pytest.mark.slow
 async def test_a_line_appended_during_archiving_is_not_lost(url: str, tmp_path: Path) -> None:
     logs, redis = SharedLogStore(FileLogStore(tmp_path), url), redis_client(url)
     await write_run(logs, "first")

@@ -62,7 +62,7 @@ async def test_the_result_of_a_job_is_counted_once_and_exported(url: str) -> Non
     for _ in range(2):
         await counters.record_result(JobId("one"), fixed, UsageReport(usage=USAGE, tokens=TOKENS, repairs=2))
     await counters.record_result(
-        JobId("two"), Failed(error="the engine is gone", fault="engine"), UsageReport()
+        JobId("two"), Failed(error="EngineUnavailable: It is gone.", fault="engine"), UsageReport()
     )
     samples = await scrape(
         counters,
@@ -82,7 +82,7 @@ async def test_the_result_of_a_job_is_counted_once_and_exported(url: str) -> Non
         ("workers",): 1,
         ("completed_jobs_total", "default", "published"): 1,
         ("completed_jobs_total", "default", "failed"): 1,
-        ("job_failures_total", "engine", "default"): 1,
+        ("job_failures_total", "EngineUnavailable", "engine", "default"): 1,
         ("verdicts_total", "default", "fixed"): 1,
         ("cost_dollars_total", "default"): 0.25,
         ("tokens_total", "prompt", "default", "openai/a model"): 1000,
@@ -126,13 +126,15 @@ async def test_runs_of_partly_unknown_cost_are_counted(url: str) -> None:
 async def test_every_fault_is_exported_and_provider_faults_do_not_lower_the_success_ratio(url: str) -> None:
     counters = Counters(url)
     for fault in FAULTS:
-        await counters.record_result(JobId(fault), Failed(error="x", fault=fault), UsageReport())
+        failed = Failed(error=f"{fault.title()}Error: It is down.", fault=fault)
+        await counters.record_result(JobId(fault), failed, UsageReport())
     await counters.record_result(JobId("no reply"), DONE, UsageReport(provider_failed=True))
     await counters.record_result(JobId("well"), DONE, UsageReport())
     samples = await scrape(counters)
     await counters.close()
-    assert {fault: samples["job_failures_total", fault, "default"] for fault in FAULTS} == {
-        fault: 2 if fault == "provider" else 1 for fault in FAULTS
+    assert {key[1:3]: number for key, number in samples.items() if key[0] == "job_failures_total"} == {
+        ("ModelError", "provider"): 1,
+        **{(f"{fault.title()}Error", fault): 1 for fault in FAULTS},
     }
     assert samples["failures_per_thousand_jobs", "provider", "default"] == 200
     # six of ten are neither provider nor settings faults
@@ -161,14 +163,14 @@ async def test_held_ci_repairs_and_closed_pull_requests_are_counted(url: str) ->
 async def test_two_metrics_labels_are_counted_separately(url: str) -> None:
     default, canary = Counters(url), Counters(url, "canary")
     await default.record_result(JobId("one"), DONE, UsageReport())
-    await canary.record_result(JobId("two"), Failed(error="x", fault="sandbox"), UsageReport())
+    await canary.record_result(JobId("two"), Failed(error="SandboxLost: x", fault="sandbox"), UsageReport())
     samples = await scrape(default)
     for counters in (default, canary):
         await counters.close()
     assert samples["infrastructure_success_ratio", "default"] == 1
     assert samples["infrastructure_success_ratio", "canary"] == 0
-    assert ("job_failures_total", "sandbox", "default") not in samples
-    assert samples["job_failures_total", "sandbox", "canary"] == 1
+    assert ("job_failures_total", "SandboxLost", "sandbox", "default") not in samples
+    assert samples["job_failures_total", "SandboxLost", "sandbox", "canary"] == 1
 
 
 def test_a_thousand_models_do_not_create_a_thousand_time_series() -> None:

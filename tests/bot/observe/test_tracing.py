@@ -238,6 +238,7 @@ def test_an_unsupported_protocol_is_rejected_at_startup() -> None:
     )
 
 
+@pytest.mark.slow
 def test_opentelemetry_is_imported_only_for_a_collector() -> None:
     code = (
         "import sys, patchwright.bot.composition.composition_root, patchwright.bot.worker.worker_process\n"

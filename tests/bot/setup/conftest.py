@@ -169,7 +169,6 @@ async def server(short_tmp: Path) -> AsyncIterator[UnconfiguredServer]:
             "PATCHWRIGHT_GITHUB_WRITE_INTERVAL": "0",  # the fake GitHub has no rate limits
             "PYTHONPATH": str(Path.cwd()),
             "GITHUB_API_URL": fake_github.api_url,
-            "GITHUB_GRAPHQL_URL": fake_github.graphql_url,
             "GITHUB_SERVER_URL": fake_github.server_url,
         }
         yield UnconfiguredServer(fake_github, repo, issue, fake_model, short_tmp, environment)

@@ -134,8 +134,8 @@ def test_api_urls_are_derived_from_the_server_url() -> None:
         "https://api.a.ghe.com",
         "https://g.corp/x/api/v3",
     ]
-    assert github_server_from_url("https://g.corp").github_graphql_url == "https://g.corp/api/graphql"
-    assert github_server_from_url("https://github.com").github_graphql_url == "https://api.github.com/graphql"
+    assert github_server_from_url("https://g.corp").graphql_url == "https://g.corp/api/graphql"
+    assert github_server_from_url("https://github.com").graphql_url == "https://api.github.com/graphql"
 
 
 def test_comments_link_to_loopback_urls_only_with_a_webhook(tmp_path: Path) -> None:

@@ -99,7 +99,6 @@ async def welcome_page(data: Path) -> AsyncIterator[tuple[RedisStores, httpx.Asy
         nowhere = GitHubServer(
             github_server_url="http://127.0.0.1:1",
             github_api_url="http://127.0.0.1:1/api/v3",
-            github_graphql_url="http://127.0.0.1:1/api/graphql",
         )
         app = RegisteredApp(
             id=created.id,

@@ -173,6 +173,7 @@ async def test_the_baseline_tests_are_shown_while_they_run() -> None:
         await run.screen.until(lambda screen: "baseline tests" not in "\n".join(screen.lines))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("columns", "lines"), [(40, 12), (20, 6), (200, 50), (80, 3)])
 async def test_the_frame_fits_every_window(columns: int, lines: int) -> None:
     async with displayed_run(columns, lines) as run:

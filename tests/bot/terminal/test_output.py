@@ -25,6 +25,7 @@ from patchwright.runtime.actions import RunShell
 from patchwright.runtime.egress_policy import ConnectionSummary
 from patchwright.runtime.observations import ShellResult
 from tests.resolver.sample_runs import started
+from tests.resolver.tools.test_new_tool import build_run
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
@@ -187,3 +188,11 @@ def test_a_plan_is_not_called_a_question() -> None:
     ready = AgentStopped(reason="input_required", detail="The plan of 1 step is ready for review.")
     assert printed_lines(reply, ready)[-2].endswith("the agent proposes a plan:")
     assert printed_lines(*step("Look.", "ls", ""), ready)[-2].endswith("the agent asks:")
+
+
+def test_the_terminal_shows_the_calls_of_a_new_tool() -> None:
+    lines = printed_lines(*build_run(answered=True))
+    assert [line for line in lines if "count" in line] == [
+        "   2.0 s       count the lines of a.py  → ok",
+        "   3.0 s       count the lines of b.py  → ok",
+    ]

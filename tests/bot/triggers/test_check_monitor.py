@@ -136,6 +136,7 @@ async def test_a_check_that_never_completes_is_waited_for_up_to_a_limit(setup: M
     assert len(setup.queue.known) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["passes", "topic", "somebody's", "older", "closed"])
 async def test_foreign_pull_requests_and_passing_checks_start_no_job(setup: MonitorSetup, case: str) -> None:
     branch = "topic" if case == "topic" else "patchwright/issue-1"

@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime
+from importlib import import_module
 
 import pytest
 
@@ -12,6 +13,7 @@ from patchwright.bot.redis.quotas import MAX_REFUSALS
 from patchwright.bot.run_messages import RunMessages
 from patchwright.bot.triggers.stop_command import STALE_STOP_AGE
 from patchwright.bot.webhooks.delivery import CommentCreated, parse_delivery
+from patchwright.resolver.comment_commands import COMMANDS, Command
 from patchwright.resolver.domain import Job, JobId, Rejected, Repo, User
 from patchwright.resolver.errors import ForgeError
 from patchwright.resolver.events import Trajectory
@@ -362,3 +364,8 @@ async def test_a_redelivery_of_a_refused_request_does_not_count_again() -> None:
     ]
     assert allowed == [True, True, True, True, False, True, False]
     assert await limit.allow_refusal(repo, 2, JobId("d"))
+
+
+@pytest.mark.parametrize("command", [one for one in COMMANDS if not one.starts_run], ids=lambda one: one.verb)
+def test_a_command_without_a_run_has_a_module_of_its_name(command: Command) -> None:
+    assert callable(import_module(f"patchwright.bot.triggers.{command.verb}_command").handle)

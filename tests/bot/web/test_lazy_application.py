@@ -10,7 +10,7 @@ import pytest
 
 from tests.bot.deliveries import LABELED, SECRET, signed
 
-pytestmark = pytest.mark.redis
+pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
 PROGRAM = """
 import asyncio, json, os, sys

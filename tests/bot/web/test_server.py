@@ -241,6 +241,7 @@ async def test_a_worker_that_cannot_start_ends_the_server(short_tmp: Path) -> No
     assert "the worker has no model" in complained.decode()
 
 
+@pytest.mark.slow
 async def test_a_server_without_redis_says_so_and_accepts_nothing(short_tmp: Path) -> None:
     async with running(short_tmp, "redis://127.0.0.1:1/0") as server:
         status, text = await server.health()
@@ -260,6 +261,7 @@ async def test_a_server_without_redis_says_so_and_accepts_nothing(short_tmp: Pat
         assert ends == [*ENDS[signal.SIGTERM]]
 
 
+@pytest.mark.slow
 async def test_a_server_reports_ready_once_redis_responds(short_tmp: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -278,6 +280,7 @@ async def test_a_server_reports_ready_once_redis_responds(short_tmp: Path) -> No
             await redis.wait()
 
 
+@pytest.mark.slow
 async def test_the_metrics_of_a_server_can_be_scraped(short_tmp: Path) -> None:
     async with running(short_tmp) as server:
         await server.deliver()
@@ -338,6 +341,7 @@ async def test_idle_connections_are_closed(short_tmp: Path) -> None:
         ) == [b"", b"", b"HTTP/1.1 408", b"HTTP/1.1 413"]
 
 
+@pytest.mark.slow
 def test_the_receiver_imports_nothing_of_the_worker() -> None:
     code = (
         "import sys\n"

@@ -212,6 +212,7 @@ async def test_a_body_without_a_length_is_cut_off_at_the_limit() -> None:
     assert sent == MAX_BODY_BYTES + 1024 * 1024
 
 
+@pytest.mark.slow
 async def test_many_large_bodies_at_once_do_not_exhaust_memory() -> None:
     go = asyncio.Event()
 

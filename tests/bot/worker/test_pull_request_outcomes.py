@@ -121,6 +121,7 @@ async def test_a_pull_request_is_counted_once_by_outcome_and_committers(
     assert await scenario.counts() == {f"pulls {counted}": 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("merged", "others", "counted"),
     [(True, False, "untouched"), (True, True, "merged"), (False, False, "closed")],

@@ -156,6 +156,7 @@ async def test_a_ref_is_created_once_and_only_for_existing_commits(
     assert repo.branches == ("main", "patchwright/issue-1")
 
 
+@pytest.mark.slow
 def test_without_graphql_core_requests_are_answered_without_validation() -> None:
     program = (
         "import json, sys; sys.modules['graphql'] = None\n"

@@ -11,8 +11,8 @@ import httpx
 import pytest
 import uvicorn
 
+from patchwright.demo.asgi import AsgiMessage, Receive, Send, read_body, read_headers, respond
 from patchwright.demo.github import FakeGitHub, Repository
-from patchwright.demo.github.asgi import AsgiMessage, Receive, Send, read_body, read_headers, respond
 from patchwright.demo.loopback_server import LoopbackUvicorn
 
 Client = Callable[..., httpx.AsyncClient]

@@ -166,7 +166,6 @@ def test_public_texts_do_not_show_the_reasoning_beside_calls() -> None:
         ),
         render_reply(
             "question.md.j2",
-            continues_answers=True,
             question="Does it round?",
             summary=summary.model_copy(update={"configuration": None}),
         ).strip(),

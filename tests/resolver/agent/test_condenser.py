@@ -4,7 +4,6 @@ import asyncio
 from decimal import Decimal
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from patchwright.resolver.agent.condenser import (
@@ -23,10 +22,8 @@ from patchwright.resolver.agent.messages import build_messages
 from patchwright.resolver.errors import ContextOverflow, ModelError
 from patchwright.resolver.events import (
     AuxiliaryModelCall,
-    Entry,
     Event,
     Message,
-    ModelReply,
     ReplyUsage,
     SystemPrompt,
     ToolResult,
@@ -39,7 +36,7 @@ from patchwright.resolver.tool_actions.control_actions import Plan, Think
 from patchwright.runtime.actions import RunPython, RunShell, ViewFile
 from patchwright.runtime.observations import ActionFailure, CellResult, EditResult, ImageData, ShellResult
 from patchwright.runtime.tool_action import PlanItem
-from tests.resolver.agent.test_messages import assert_paired, decided, logs, tool_result, trajectory
+from tests.resolver.agent.test_messages import decided, tool_result, trajectory
 from tests.resolver.scripted_model import ScriptedModel
 
 NOTES = Reply(
@@ -341,60 +338,3 @@ CONDENSERS = st.sampled_from(
         ListingCondenser(keep=3),
     ]
 )
-
-
-def arbitrary() -> st.SearchStrategy[Condensation]:
-    """Any condensation, including those that no condenser writes."""
-    ids = st.lists(st.sampled_from(["c0", "c1", "c2", "c5", "orphan"]), max_size=3).map(tuple)
-    return st.builds(
-        Condensation,
-        masked_calls=ids,
-        forgotten_replies=st.integers(0, 6),
-        summary=st.sampled_from(["", "s"]),
-    )
-
-
-@st.composite
-def condensed_logs(draw: st.DrawFn) -> tuple[Event, ...]:
-    events = list(draw(logs()))
-    for condensed in draw(st.lists(arbitrary(), max_size=3)):
-        events.insert(draw(st.integers(0, len(events))), condensed)
-    return tuple(events)
-
-
-@settings(deadline=None)
-@given(condensed_logs())
-def test_any_condensed_log_renders_to_paired_messages(events: tuple[Event, ...]) -> None:
-    assert_paired(build_messages(trajectory(*events)))
-
-
-@settings(deadline=None)
-@given(condensed_logs(), logs())
-def test_between_two_condensations_messages_are_only_added(
-    events: tuple[Event, ...], more: tuple[Event, ...]
-) -> None:
-    before = build_messages(trajectory(*events))
-    assert build_messages(trajectory(*events, *more))[: len(before)] == before
-
-
-@settings(deadline=None)
-@given(logs(), CONDENSERS, logs(), CONDENSERS)
-def test_every_condensation_keeps_calls_paired_and_the_initial_prompt(
-    events: tuple[Event, ...], first: Condenser, more: tuple[Event, ...], second: Condenser
-) -> None:
-    start = trajectory(*START, *events)
-    once = extend_trajectory(start, done(first, start))
-    grown = extend_trajectory(once, more)
-    twice = extend_trajectory(grown, done(second, grown))
-    for run in (once, grown, twice):
-        assert_paired(build_messages(run))
-        assert build_messages(run)[:2] == build_messages(trajectory(*START))
-        assert len([e for e in run if isinstance(e, ModelReply)]) >= len(start.replies())
-
-
-@settings(deadline=None)
-@given(condensed_logs())
-def test_a_condensed_log_read_from_disk_renders_to_the_same_messages(events: tuple[Event, ...]) -> None:
-    run = trajectory(*events)
-    again = Trajectory(tuple(Entry.model_validate_json(entry.model_dump_json()) for entry in run.entries))
-    assert build_messages(again) == build_messages(run)

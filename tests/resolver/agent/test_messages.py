@@ -296,11 +296,13 @@ def assert_paired(sent: tuple[ChatMessage, ...]) -> None:
     assert not expected
 
 
+@pytest.mark.slow
 @given(logs())
 def test_any_log_renders_to_paired_messages(events: tuple[Event, ...]) -> None:
     assert_paired(build_messages(trajectory(*events)))
 
 
+@pytest.mark.slow
 @given(logs(), logs())
 def test_a_longer_log_only_adds_messages(events: tuple[Event, ...], more: tuple[Event, ...]) -> None:
     before = build_messages(trajectory(*events))

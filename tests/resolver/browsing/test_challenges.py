@@ -1,6 +1,7 @@
 """Challenge pages are detected in snapshots of a real Chromium, and the agent stops at them."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,9 +13,9 @@ from patchwright.resolver.browsing.challenges import detect_challenge, find_bloc
 from patchwright.resolver.browsing.prompt import MAX_ANSWER_LENGTH
 from patchwright.runtime.actions import UseBrowser
 from patchwright.runtime.browser.action_space import WEB_CALLS
+from patchwright.runtime.execution.local_sandboxes import LocalSandboxes
 from patchwright.runtime.observations import PageSnapshot
 from patchwright.runtime.sandbox import Sandbox
-from tests.contracts.conftest import opened
 from tests.contracts.sandbox_actions import printed, shell
 from tests.resolver.fake_browser import BLANK, FakeBrowserSandbox, code_reply, page, run_browse_task
 
@@ -87,7 +88,7 @@ until [ -s port ]; do sleep 0.05; done"""
 
 @pytest.fixture
 async def sandbox(short_tmp: Path) -> AsyncIterator[Sandbox]:
-    async with opened("executor", short_tmp) as sandbox:
+    async with LocalSandboxes(short_tmp, os.environ).open("pages") as sandbox:
         yield sandbox
 
 

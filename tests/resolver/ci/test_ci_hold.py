@@ -12,14 +12,13 @@ from patchwright.resolver.events import (
     RunStarted,
     ToolCall,
     ToolResult,
-    Trajectory,
 )
 from patchwright.resolver.tool_actions.lookup_actions import SearchWeb
 from patchwright.resolver.tool_actions.subagent_actions import Browse
 from patchwright.runtime.egress_policy import NetworkMode
 from patchwright.runtime.observations import PageSnapshot
-from tests.end_to_end.publish_scenario import build_entries
 from tests.resolver.pull_requests import AUTHOR, comment, job, pull, thread
+from tests.resolver.sample_runs import run_of
 
 HELD, STARTS = CiHold(state="held"), CiHold(state="starts")
 STRANGER = User(id=99, login="stranger")
@@ -101,4 +100,4 @@ def test_web_pages_and_external_services_count_as_external_content(
         ModelReply(thought="", calls=(ToolCall(id="1", action=action),), usage=ReplyUsage(model="m")),
         ToolResult(call_id="1", observation=observation),
     )
-    assert has_read_external_content(Trajectory(tuple(build_entries(started, *events))), started) == expected
+    assert has_read_external_content(run_of(started, *events), started) == expected

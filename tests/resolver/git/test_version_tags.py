@@ -47,6 +47,7 @@ async def test_a_version_tag_that_is_not_an_ancestor_is_not_sent(workspaces, san
         assert await describe_in_sandbox(workspace, sandboxes) == "none"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tag_name", ["v9", "v1~1", "../heads/v1", "v1"], ids=str)
 async def test_an_annotated_tag_with_another_name_is_ignored_or_uses_that_name(
     workspaces, sandboxes, repository, tag_name: str

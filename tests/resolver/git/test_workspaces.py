@@ -142,6 +142,7 @@ async def test_workspaces_of_killed_runs_are_removed_and_those_of_live_ones_are_
 # --- sending to a sandbox -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_sandbox_gets_the_tree_with_history_and_no_host_files(
     workspaces, sandboxes, repository
 ) -> None:
@@ -186,6 +187,7 @@ async def test_a_tree_that_needs_several_pieces_arrives_whole(workspaces, sandbo
 # --- taking a patch -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [

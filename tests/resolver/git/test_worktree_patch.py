@@ -53,6 +53,7 @@ class CountingSandbox:
         return await self._sandbox.act(action)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("commands", "is_fast"), [(KNOWN_FILES, True), ((*KNOWN_FILES, *OTHER_FILES), False)]
 )

@@ -93,6 +93,7 @@ async def test_a_reply_of_ten_megabytes_is_parsed() -> None:
     assert (len(reply.text), reply.usage.completion_tokens) == (10_000_000, 5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
 async def test_an_endless_reply_counts_as_truncated(packed: bool) -> None:
     """Compressed responses are limited to 256 KiB (250 MB at most when decompressed) against decompression

@@ -1,7 +1,6 @@
 """Secrets in a model's own words and calls are masked before anything is recorded, shown or executed."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -54,11 +53,3 @@ async def test_no_spelling_of_an_argument_hides_a_secret(arguments: str) -> None
 async def test_a_reply_without_a_secret_does_not_change() -> None:
     line = reply('{"command":  "echo \\u00e9"}', text="Fine.", reasoning="Hm.")
     assert await masked(line) == line
-
-
-def test_the_log_of_a_run_gets_masked_models(tmp_path: Path) -> None:
-    from patchwright.bot.composition.model_factory import build_models
-    from patchwright.resolver.settings.settings import Settings
-
-    models = build_models(Settings(data=tmp_path, model="openai/m"), secrets=Secrets([KEY]))
-    assert {type(model) for model in vars(models).values()} == {MaskingModel}

@@ -1,5 +1,6 @@
 """Reasoning blocks are sent back unchanged, in each provider's format, and only to the model that wrote them."""
 
+import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -180,6 +181,9 @@ async def test_claude_gets_cache_breakpoints_and_an_unchanged_prompt() -> None:
     # The last message of the previous request and of this one: the second of two results.
     assert [has_cache_breakpoint(message) for message in second["messages"]] == [True, False, True]
     assert [has_cache_breakpoint(block) for block in second["messages"][-1]["content"]] == [False, True]
+    for part in ("tools", "system"):
+        assert json.dumps(first[part]) == json.dumps(second[part])
+    assert json.dumps(first["messages"]) == json.dumps(second["messages"][:1])
 
 
 async def test_claudes_cached_tokens_are_counted_and_cheaper() -> None:

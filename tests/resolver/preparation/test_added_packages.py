@@ -24,6 +24,7 @@ def package(**tables: object) -> str:
     return json.dumps({"name": "x", **tables})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "old", "new", "command"),
     [
@@ -78,6 +79,7 @@ async def test_only_new_packages_of_the_index_are_installed(
     assert unchanged == (sandboxes, ())  # local sandboxes store no layers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lock_file", "command"),
     [

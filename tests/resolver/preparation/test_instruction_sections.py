@@ -1,4 +1,4 @@
-"""Of a long instruction file, the first message contains the sections that matter for the work."""
+"""Of a long instruction file, the system prompt contains the sections that matter for the work."""
 
 from patchwright.resolver.domain import Issue, User
 from patchwright.resolver.preparation.instructions import PromptInstructions, select_instructions
@@ -9,6 +9,7 @@ from patchwright.resolver.prompts.initial_prompt import (
     build_initial_prompt,
     render_initial_prompt,
 )
+from patchwright.resolver.rendering.template_renderer import render
 from patchwright.resolver.skills.skills import RepoSkill, RepoSkills
 
 ISSUE = Issue(
@@ -54,9 +55,9 @@ def select(text: str) -> PromptInstructions:
 
 def written(instructions: PromptInstructions) -> str:
     facts = RepositoryFacts("0" * 40, ("calc.py",), instructions=instructions)
-    return render_initial_prompt(
-        build_initial_prompt(ISSUE, RequestToAgent(), facts, PreparedSandbox("/workspace"))
-    )
+    prompt = build_initial_prompt(ISSUE, RequestToAgent(), facts, PreparedSandbox("/workspace"))
+    always = render("prompts/system_instructions.md.j2", instructions=instructions)
+    return always + render_initial_prompt(prompt)
 
 
 def test_of_a_long_file_only_the_sections_about_the_work_are_shown() -> None:

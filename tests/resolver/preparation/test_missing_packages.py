@@ -35,6 +35,7 @@ def check_tree(tree: Path, files: dict[str, str]) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("files", "packages"),
     [

@@ -34,6 +34,7 @@ linters = ["lint; python_version>'3'"]
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "files", "installed"),
     [

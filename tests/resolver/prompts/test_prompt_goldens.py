@@ -1,7 +1,6 @@
 """Every template of a prompt is held by a golden file, and the operator's template of its name replaces it."""
 
 import os
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace as Values
@@ -173,6 +172,7 @@ CASES: dict[str, list[dict[str, Any]]] = {
     "triggered_skill": [{"included": select_instructions(SKILLS, ASKED, "", 1_000).included[1]}],
     "truncated": each("tool", None, "create_file"),
     "instructions": each("instructions", select_instructions(SKILLS, ASKED, "", 1_000)),
+    "system_instructions": each("instructions", select_instructions(SKILLS, ASKED, "", 1_000)),
     "unknown_skill": each("names", [], ["flaky"], name="x"),
     "unknown_tool": each("suggestions", None, "look", name="loo", known=["look"]),
     "unsettled_verdict": each("verdict", SHAKY), "use_tool": each("tools", [("look", "Look at a file.")]),
@@ -209,17 +209,14 @@ def test_every_template_of_a_prompt_has_a_golden_file() -> None:
     assert all((GOLDEN.parent / path).exists() for path in ELSEWHERE.values())
 
 
-@pytest.fixture
-def own(tmp_path: Path) -> Iterator[Path]:
-    (tmp_path / "prompts").mkdir()
-    yield tmp_path
-    set_template_directory(None)
-
-
-def test_the_operators_template_replaces_each_prompt(own: Path) -> None:
-    for name in TEMPLATES:
-        (own / f"prompts/{name}.md.j2").write_text(f"My {name}.")
-    set_template_directory(own)
-    assert {name: render(f"prompts/{name}.md.j2") for name in TEMPLATES} == {
-        name: f"My {name}.\n" for name in TEMPLATES
-    }
+def test_the_operators_template_replaces_each_prompt_and_each_reply(tmp_path: Path) -> None:
+    files = [path for name in ("prompts", "replies") for path in (ROOT / "templates" / name).glob("*.j2")]
+    names = [f"{path.parent.name}/{path.name}" for path in files]
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f"My {name}.")
+    try:
+        set_template_directory(tmp_path)
+        assert {name: render(name) for name in names} == {name: f"My {name}.\n" for name in names}
+    finally:
+        set_template_directory(None)

@@ -154,6 +154,7 @@ async def test_flaky_baseline_tests_are_marked_if_they_cannot_be_selected(
     assert run.results["test_calc.py::test_add"] == "failed"
 
 
+@pytest.mark.slow
 @pytest.mark.docker
 async def test_a_baseline_in_an_image_is_cached_by_its_content_digest(
     open_verifier, docker_sandboxes, baselines, tmp_path

@@ -136,6 +136,7 @@ async def test_a_deceitful_patch_is_not_called_fixed_unless_the_pull_request_war
         assert case.residue and case.residue in (ROOT / "docs/security.md").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.control
 @pytest.mark.parametrize(
     "case", list_parameters(case for case in CASES if not case.residue and not case.warns_only)

@@ -16,6 +16,7 @@ FILES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "expected"),
     [

@@ -11,12 +11,11 @@ from patchwright.resolver.suites.execution import TestSetup
 from patchwright.resolver.suites.suite import Suite, Suites
 from tests.resolver.patch_verifier import BUG, FAILING, FIXED, PYTEST, TESTS
 
-pytestmark = pytest.mark.real_start
+pytestmark = [pytest.mark.real_start, pytest.mark.slow]
 
 NETWORK = "import socket\n\n\ndef test_host():\n    socket.create_connection(('127.0.0.1', 1), timeout=1)\n"
 
 
-@pytest.mark.slow
 async def test_a_patch_that_only_touches_tests_fixes_nothing(open_verifier) -> None:
     async with open_verifier({"calc.py": BUG, "tests/test_calc.py": TESTS}) as verifier:
         verdict = await verifier.verdict({"tests/test_new.py": "def test_new():\n    assert True\n"})
@@ -27,7 +26,6 @@ async def test_a_patch_that_only_touches_tests_fixes_nothing(open_verifier) -> N
     assert verdict.after and verdict.after.passed_count == 2
 
 
-@pytest.mark.slow
 async def test_a_patch_to_test_config_is_not_a_patch_to_tests(open_verifier) -> None:
     """As in pytest's own `pluggy`: the code under test would run the tests."""
     async with open_verifier(
@@ -41,7 +39,6 @@ async def test_a_patch_to_test_config_is_not_a_patch_to_tests(open_verifier) -> 
     )
 
 
-@pytest.mark.slow
 async def test_a_suite_with_missing_dependencies_fails_on_both_sides(open_verifier) -> None:
     async with open_verifier({"calc.py": BUG, "tests/test_net.py": NETWORK}) as verifier:
         verdict = await verifier.verdict({"calc.py": FIXED})
@@ -52,7 +49,6 @@ async def test_a_suite_with_missing_dependencies_fails_on_both_sides(open_verifi
     )
 
 
-@pytest.mark.slow
 async def test_tests_that_already_failed_do_not_block_a_patch(open_verifier) -> None:
     async with open_verifier(
         {"calc.py": BUG, "tests/test_calc.py": FAILING, "tests/test_net.py": NETWORK}
@@ -62,7 +58,6 @@ async def test_tests_that_already_failed_do_not_block_a_patch(open_verifier) -> 
     assert verdict.after and verdict.after.failed_tests == ("tests/test_net.py::test_host",)
 
 
-@pytest.mark.slow
 async def test_a_test_that_passes_by_chance_is_no_fix(open_verifier, tmp_path) -> None:
     # Fails the first time and passes from then on, whatever the code is.
     chance = (
@@ -82,7 +77,6 @@ async def test_a_test_that_passes_by_chance_is_no_fix(open_verifier, tmp_path) -
     assert verdict.flaky == ("tests/test_chance.py::test_chance",)
 
 
-@pytest.mark.slow
 async def test_an_endless_suite_is_untested_and_leaves_no_processes(open_verifier, tmp_path) -> None:
     start = tmp_path / "begun"
     forks = (
@@ -109,7 +103,6 @@ def _sleeps(number: str) -> bool:
         return False
 
 
-@pytest.mark.slow
 async def test_a_suite_that_prints_a_gigabyte_is_verified_by_its_report(open_verifier) -> None:
     loud = (
         f"import os\n{FAILING}\n\ndef test_loud():\n"
@@ -145,7 +138,6 @@ async def test_a_forged_or_hostile_report_is_rejected(open_verifier, report: str
     assert verdict.kind in ("regressed", "unproven") and expected in verdict.reason
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "harmless", "telling"),
     [
@@ -176,7 +168,6 @@ async def test_a_manifest_is_reverted_only_if_its_test_config_changed(
     assert condition.diff.startswith("-[project]" if name == "pyproject.toml" else "-")
 
 
-@pytest.mark.slow
 async def test_files_started_by_a_test_command_are_reverted(open_verifier) -> None:
     suite = Suite(command="sh script/check.sh", runner="none", command_reason="")
     async with open_verifier({"code": "1", "script/check.sh": 'exit "$(cat code)"\n'}) as verifier:
@@ -189,7 +180,6 @@ async def test_files_started_by_a_test_command_are_reverted(open_verifier) -> No
     )
 
 
-@pytest.mark.slow
 async def test_weakened_tests_are_reported(open_verifier) -> None:
     tests = FAILING + "\n\ndef test_more():\n    assert one()\n    assert one() == 1\n"
     weaker = tests.replace("    assert one() == 1\n", "    pass\n", 1).replace(
@@ -215,7 +205,6 @@ async def test_weakened_tests_are_reported(open_verifier) -> None:
     assert verdict.missing == ("tests/test_calc.py::test_more", "tests/test_old.py::test_old")
 
 
-@pytest.mark.slow
 async def test_a_modified_test_is_run_in_both_versions(open_verifier) -> None:
     async with open_verifier({"calc.py": BUG, "tests/test_calc.py": FAILING}) as verifier:
         verdict = await verifier.verdict(
@@ -236,7 +225,6 @@ async def test_a_modified_test_is_run_in_both_versions(open_verifier) -> None:
     assert condition.diff == "-    assert one() == 1\n+    assert one() == 2"
 
 
-@pytest.mark.slow
 async def test_a_suite_that_collects_no_canary_tests_is_verified_without_them(open_verifier) -> None:
     options = "[pytest]\npython_files = check_*.py\npython_functions = check_*\n"
     checks = FAILING.replace("def test_", "def check_")
@@ -247,7 +235,6 @@ async def test_a_suite_that_collects_no_canary_tests_is_verified_without_them(op
     assert (verdict.kind, verdict.fail_to_pass) == ("fixed", ("tests/check_calc.py::check_add",))
 
 
-@pytest.mark.slow
 async def test_canary_tests_are_left_out_only_if_the_base_version_of_a_test_file_breaks_them(
     open_verifier,
 ) -> None:
@@ -266,7 +253,6 @@ async def test_canary_tests_are_left_out_only_if_the_base_version_of_a_test_file
         assert "canary tests" in each.reason
 
 
-@pytest.mark.slow
 async def test_a_failing_test_that_is_rewritten_shows_no_fix(open_verifier) -> None:
     """The code stays wrong; the test that fails at base is made to agree with it, and to fail at base."""
     rewritten = FAILING.replace("add(1, 2) == 3", "add(1, 2) == -1.0 and isinstance(add(1, 2), float)")
@@ -282,7 +268,6 @@ async def test_a_failing_test_that_is_rewritten_shows_no_fix(open_verifier) -> N
     assert (honest.kind, honest.fail_to_pass) == ("fixed", ("tests/test_calc.py::test_add",))
 
 
-@pytest.mark.slow
 async def test_a_fix_that_extends_a_helper_of_the_tests_is_conditional(open_verifier) -> None:
     helper = "def check(found, expected):\n    assert found == expected\n"
     tests = FAILING.replace("from calc", "from testutils.checks import check\nfrom calc")
@@ -297,7 +282,6 @@ async def test_a_fix_that_extends_a_helper_of_the_tests_is_conditional(open_veri
     assert [condition.path for condition in verdict.conditions] == ["testutils/checks.py"]
 
 
-@pytest.mark.slow
 async def test_several_suites_are_verified_together(open_verifier) -> None:
     a, b = (PYTEST.model_copy(update={"directory": name}) for name in ("a", "b"))
     files = {f"{name}/calc.py": BUG for name in "ab"} | {f"{name}/test_calc.py": FAILING for name in "ab"}

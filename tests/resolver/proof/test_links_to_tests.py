@@ -5,6 +5,8 @@ import pytest
 from tests.resolver.git_repository import Repository
 from tests.resolver.patch_verifier import BUG, FAILING, FIXED, VerifierFactory
 
+pytestmark = pytest.mark.slow
+
 WRONG = FAILING.replace("== 3", "== -1")
 LINKS = {
     "test": ("tests/test_calc.py", "../suite/calc.py", {"suite/calc.py": FAILING}, {"suite/calc.py": WRONG}),

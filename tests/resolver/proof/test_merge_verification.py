@@ -55,6 +55,7 @@ async def test_remaining_conflict_markers_are_a_regression(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("new", "kind", "reason"),
     [

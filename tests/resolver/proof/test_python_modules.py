@@ -9,6 +9,7 @@ from tests.resolver.patch_verifier import PYTEST
 pytestmark = pytest.mark.real_start
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("base", "changed", "expected"),
     [

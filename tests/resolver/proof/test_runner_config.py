@@ -5,7 +5,7 @@ import pytest
 from patchwright.resolver.proof.runner_config import find_reverted_test_config
 from tests.resolver.patch_verifier import PYTEST, VerifierFactory
 
-pytestmark = pytest.mark.real_start
+pytestmark = [pytest.mark.real_start, pytest.mark.slow]
 
 PYPROJECT = '[project]\nname = "a"\n[tool.pytest.ini_options]\naddopts = ""\n'
 SETUP_CFG = "[metadata]\nname = a\n[options.extras_require]\nb = c\n[tool:pytest]\naddopts =\n"

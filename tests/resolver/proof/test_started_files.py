@@ -43,6 +43,7 @@ CALC = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("files", "changed", "expected"),
     [

@@ -116,6 +116,7 @@ LAYOUTS: dict[str, tuple[dict[str, str], str, bool]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", LAYOUTS)
 async def test_what_only_tests_use_belongs_to_the_tests(open_verifier, layout: str) -> None:
     files, path, expected = LAYOUTS[layout]

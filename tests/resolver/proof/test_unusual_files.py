@@ -58,6 +58,7 @@ async def test_new_files_and_data_without_which_the_test_fails_are_unusual(
     assert b"calc.py" in runs.patches[0] and b"guide.rst" in runs.patches[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("runs", "suite", "shown_by", "is_shown"),
     [
@@ -86,6 +87,7 @@ async def test_a_changed_document_with_the_doctest_that_shows_the_fix_is_unusual
     assert runs.started == [("without-unusual-files", ("docs/guide.rst",))]
 
 
+@pytest.mark.slow
 async def test_a_suite_that_cannot_select_files_runs_completely(open_verifier: VerifierFactory) -> None:
     runs = Runs("failed", 1)
     await find(open_verifier, runs, MAKE)
@@ -93,6 +95,7 @@ async def test_a_suite_that_cannot_select_files_runs_completely(open_verifier: V
     assert runs.started == [("without-unusual-files", ())] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "partial", "files", "count"),
     [

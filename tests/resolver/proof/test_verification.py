@@ -17,6 +17,7 @@ async def test_a_failing_test_that_passes_with_the_patch_is_a_fix(open_verifier)
     assert (verdict.before.failed_count, verdict.after.failed_count, verdict.after.passed_count) == (1, 0, 2)
 
 
+@pytest.mark.slow
 async def test_a_new_test_counts_when_the_base_code_fails_it(open_verifier) -> None:
     async with open_verifier({"calc.py": BUG, "tests/test_calc.py": TESTS}) as verifier:
         verdict = await verifier.verdict({"calc.py": FIXED, "tests/test_calc.py": FAILING})
@@ -136,6 +137,7 @@ async def test_a_weakened_test_is_no_fix(open_verifier) -> None:
     assert (verdict.kind, verdict.fail_to_pass) == ("unproven", ())
 
 
+@pytest.mark.slow
 async def test_a_test_that_breaks_twice_is_a_regression(open_verifier) -> None:
     async with open_verifier({"calc.py": BUG, "tests/test_calc.py": FAILING}) as verifier:
         verdict = await verifier.verdict({"calc.py": FIXED.replace("return 1", "return 2")})
@@ -202,6 +204,7 @@ async def test_a_patch_that_makes_the_suite_hang_is_a_regression(open_verifier) 
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("base", "patched", "kind", "reason"),
     [
@@ -238,6 +241,7 @@ async def test_without_a_report_the_exit_code_counts(open_verifier, base, patche
     assert verdict.kind == kind and verdict.reason.startswith(reason)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("base_data", "patch", "kind", "shown_by"),
     [
@@ -268,6 +272,7 @@ async def test_data_that_no_test_mentions_can_show_the_fix(
     assert (f"tests/test_all.py::test_sums[{shown_by}]" in verdict.fail_to_pass) == (shown_by is not None)
 
 
+@pytest.mark.slow
 async def test_a_helper_that_cannot_be_imported_at_base_is_no_evidence(open_verifier) -> None:
     base = {"calc.py": BUG, "tests/__init__.py": "", "tests/test_calc.py": TESTS}
     patch = {"calc.py": f"{BUG}\n\ndef two():\n    return 2\n", "tests/__init__.py": "from calc import two\n"}
@@ -276,6 +281,7 @@ async def test_a_helper_that_cannot_be_imported_at_base_is_no_evidence(open_veri
     assert (verdict.kind, verdict.fail_to_pass) == ("unproven", ())
 
 
+@pytest.mark.slow
 async def test_a_changed_test_that_is_no_python_file_can_show_the_fix(open_verifier) -> None:
     collector = (
         "import pytest\nimport calc\n\n\n"
@@ -294,6 +300,7 @@ async def test_a_changed_test_that_is_no_python_file_can_show_the_fix(open_verif
     assert [each.kind for each in verdict.conditions] == ["changed_expectations"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "check", "kind", "reason"),
     [
@@ -328,6 +335,7 @@ async def test_without_a_report_a_new_check_counts_if_it_fails_at_base(
     assert verdict.kind == kind and verdict.reason.startswith(reason)
 
 
+@pytest.mark.slow
 async def test_a_command_that_fails_only_for_a_missing_test_is_no_fix(open_verifier) -> None:
     suite = Suite(command="test -e tests/new.txt", runner="none", command_reason="")
     async with open_verifier({"a": ""}) as verifier:

@@ -275,7 +275,6 @@ def test_a_run_without_a_step_has_no_section_about_its_steps() -> None:
     def question(steps: int) -> str:
         return render_reply(
             "question.md.j2",
-            continues_answers=True,
             question="Up?",
             summary=STORY.model_copy(update={"usage": Usage(steps=steps)}),
         ).strip()

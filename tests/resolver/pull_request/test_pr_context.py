@@ -104,6 +104,7 @@ async def test_a_large_diff_shows_files_that_fit_and_names_the_others(
     assert len(text) < DIFF_LIMIT
 
 
+@pytest.mark.slow
 async def test_thousands_of_files_are_counted_and_a_binary_file_is_handled(repository: Repository) -> None:
     files: dict[str, str | bytes] = {f"d/f{number}.txt": f"{number}\n" for number in range(2_000)}
     head = repository.commit({**files, "logo.bin": bytes(range(256)) * 100})

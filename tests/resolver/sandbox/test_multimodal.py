@@ -19,6 +19,7 @@ from patchwright.resolver.llm.model import Model, ProviderConnection, Reply
 from patchwright.resolver.llm.transcription import LitellmTranscriber
 from patchwright.resolver.sandbox.multimodal import (
     MAX_IMAGE_BYTES,
+    MAX_RECORDING_BYTES,
     MAX_REJECTIONS,
     MAX_REQUESTS,
     MultimodalModels,
@@ -197,6 +198,7 @@ async def test_video_frames_are_sent_in_order_in_one_request(
     assert "3 frames of one video" in request["messages"][0]["content"]
 
 
+@pytest.mark.slow
 async def test_a_recording_is_sent_unchanged_to_the_named_model(
     files: Sandbox, endpoint: TranscribingEndpoint
 ) -> None:
@@ -233,6 +235,22 @@ async def test_a_cell_can_use_only_allowed_transcription_models(
     )
     assert output == "!the operator does not allow the model 'dearest/of-all'; allowed: whisper-1\n"
     assert endpoint.received_body == b""
+
+
+@pytest.mark.slow
+async def test_a_recording_over_the_limit_and_another_file_are_refused(
+    files: Sandbox, endpoint: TranscribingEndpoint
+) -> None:
+    recording = (Path(files.root) / "said.wav").read_bytes()
+    models = multimodal_models(ScriptedModel([]), transcriber=transcriber_for(endpoint))
+    for size, refusal in ((MAX_RECORDING_BYTES, None), (MAX_RECORDING_BYTES + 1, "more than the limit")):
+        (Path(files.root) / "long.wav").write_bytes(recording.ljust(size, b"\0"))
+        wanted = HostRequest(modality="audio", files=(f"{files.root}/long.wav",))
+        output = await run_and_print(RequestingSandbox(files, wanted), models)
+        assert refusal in output if refusal else output == "The pump stops.\n"
+    picture = HostRequest(modality="audio", files=(f"{files.root}/shot.png",))
+    output = await run_and_print(RequestingSandbox(files, picture), models)
+    assert "shot.png is not a supported recording (mp3, wav, m4a, ogg, flac, webm)" in output
 
 
 async def test_a_provider_failure_is_reported_to_the_cell(
@@ -353,6 +371,7 @@ async def test_a_damaged_or_lying_picture_is_never_sent_to_the_model(files: Sand
     assert isinstance(viewed, TextResult) and viewed.images == ()
 
 
+@pytest.mark.slow
 async def test_a_viewed_recording_is_transcribed_where_a_model_is_set(
     files: Sandbox, endpoint: TranscribingEndpoint
 ) -> None:

@@ -1,5 +1,6 @@
 """Secrets are injected into the command that names them, in a real shell."""
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -83,6 +84,18 @@ async def test_a_rotated_value_is_injected_and_masked(sandbox: Sandbox) -> None:
 async def test_two_runs_do_not_share_secrets(sandbox: Sandbox) -> None:
     await output(injecting(sandbox, TOKEN=fixed("first-value")), "echo $TOKEN")
     assert await output(injecting(sandbox), "echo ${TOKEN-none}") == "none\n"
+
+
+async def test_two_runs_at_the_same_time_do_not_share_secrets(sandbox: Sandbox, short_tmp: Path) -> None:
+    async with LocalSandboxes(short_tmp, os.environ).open("other") as other:
+        runs = injecting(sandbox, FIRST=fixed("canary-1")), injecting(other, SECOND=fixed("canary-22"))
+        # Each command waits until the other one has its secret.
+        meet = f"touch {short_tmp}/$MINE; until [ -e {short_tmp}/1 ] && [ -e {short_tmp}/2 ]; do sleep 0.01; done"
+        shown = "echo ${#FIRST} ${#SECOND}; env | grep -c canary"
+        seen = await asyncio.gather(
+            output(runs[0], f"MINE=1; {meet}; {shown}"), output(runs[1], f"MINE=2; {meet}; {shown}")
+        )
+    assert seen == ["8 0\n1\n", "0 9\n1\n"]
 
 
 async def test_secrets_do_not_change_exit_codes_or_shell_state(sandbox: Sandbox) -> None:

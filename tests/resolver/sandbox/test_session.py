@@ -127,6 +127,7 @@ async def test_a_sandbox_lost_repeatedly_ends_the_attempt(path: Path, tmp_path: 
     assert isinstance(FileLogStore(tmp_path / "runs").read(RunId("run")).run_started, RunStarted)
 
 
+@pytest.mark.slow
 async def test_a_protocol_violation_is_not_retried(path: Path, tmp_path: Path) -> None:
     with pytest.raises(ProtocolError):
         await run(path, tmp_path, ProtocolError("no answer"), RunShell(command="perish"), FINISH)

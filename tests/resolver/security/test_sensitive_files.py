@@ -10,7 +10,8 @@ EXAMPLES = [
     (
         MAINTAINERS,
         "runs in CI",
-        ".github/workflows/ci.yml .GitHub/Workflows/ci.yml .github/actions/setup/run.sh action.yml .gitlab-ci.yml "
+        ".github/workflows/ci.yml .github/workflows/ci.yaml "
+        ".GitHub/Workflows/ci.yml .github/actions/setup/run.sh action.yml .gitlab-ci.yml "
         ".circleci/config.yml ci/Jenkinsfile .travis.yml azure-pipelines.yml .buildkite/pipeline.yml .drone.yml "
         "appveyor.yml bitbucket-pipelines.yml .semaphore/semaphore.yml .tekton/push.yaml buildspec.yml "
         "cloudbuild.yaml .builds/debian.yml codemagic.yaml .teamcity/settings.kts .cirrus.star .woodpecker/a.yaml "

@@ -12,6 +12,7 @@ from patchwright.resolver.prompts.initial_prompt import (
     build_initial_prompt,
     render_initial_prompt,
 )
+from patchwright.resolver.rendering.template_renderer import render
 from patchwright.resolver.skills.skills import (
     MAX_BYTES,
     RepoSkill,
@@ -68,7 +69,8 @@ def render_skills(
 
 
 def written(instructions: PromptInstructions) -> str:
-    return render_initial_prompt(
+    always = render("prompts/system_instructions.md.j2", instructions=instructions)
+    return always + render_initial_prompt(
         build_initial_prompt(
             issue(),
             RequestToAgent(),
@@ -198,6 +200,7 @@ async def test_invalid_utf_8_is_replaced(found) -> None:
     assert skills.problems == ("AGENTS.md is not UTF-8: invalid bytes are shown as \ufffd.",)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("links", "complaint"),
     [

@@ -11,6 +11,8 @@ from patchwright.resolver.suites.execution import TestSetup
 from patchwright.resolver.suites.suite import Suites
 from tests.resolver.patch_verifier import BUG, FAILING, FIXED, PYTEST
 
+pytestmark = pytest.mark.slow
+
 OTHERS = {f"tests/test_other_{n}.py": "def test_it():\n    assert True\n" for n in range(4)}
 REPOSITORY = {"calc.py": BUG, "tests/test_calc.py": FAILING, **OTHERS}
 
@@ -66,7 +68,6 @@ class PartialVerdictListener:
         return self._enough
 
 
-@pytest.mark.slow
 async def test_a_regression_is_reported_before_the_whole_suite_runs(open_verifier, tmp_path) -> None:
     ran = tmp_path / "ran"
     slow = f"def test_it():\n    open({str(ran)!r}, 'a').write('x')\n"
@@ -85,7 +86,6 @@ async def test_a_regression_is_reported_before_the_whole_suite_runs(open_verifie
         assert ran.read_text() == "x"  # at base, and not again
 
 
-@pytest.mark.slow
 async def test_the_whole_suite_decides_the_verdict(open_verifier) -> None:
     unnamed = "def test_it():\n    assert __import__('ca' 'lc').add(5, 0) == 5\n"
     async with open_verifier({**REPOSITORY, "tests/test_other_2.py": unnamed}) as verifier:
@@ -98,7 +98,6 @@ async def test_the_whole_suite_decides_the_verdict(open_verifier) -> None:
     assert verdict.pass_to_fail == ("tests/test_other_2.py::test_it",)
 
 
-@pytest.mark.slow
 async def test_a_failing_reproduction_is_reported_first(open_verifier) -> None:
     async with open_verifier(REPOSITORY) as verifier:
         listener = PartialVerdictListener(enough=True)
@@ -115,7 +114,6 @@ async def test_a_failing_reproduction_is_reported_first(open_verifier) -> None:
     assert verdict.after and "assert 1 == 3" in verdict.after.output
 
 
-@pytest.mark.slow
 async def test_a_fast_agent_does_not_wait_for_the_baseline(open_verifier) -> None:
     slow = "import time\n\n\ndef test_it():\n    time.sleep(30)\n"
     async with open_verifier({**REPOSITORY, "tests/test_other_0.py": slow}) as verifier:

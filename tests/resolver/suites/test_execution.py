@@ -53,6 +53,7 @@ async def test_a_run_has_the_result_of_each_test_by_pytest_id(open_verifier) -> 
     assert "assert -1 == 3" in run.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("files", "command", "problem"),
     [
@@ -152,6 +153,7 @@ async def test_a_suite_in_a_directory_runs_there_and_its_tests_are_named_by_it(o
     assert run.results == {f"{name}one": "passed", f"{name}add": "failed"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "command", "problem"),
     [
@@ -189,6 +191,7 @@ async def test_invalid_reports_of_other_runners_are_problems(open_verifier, kind
     assert run.results == {}
 
 
+@pytest.mark.slow
 async def test_huge_test_output_is_truncated(open_verifier) -> None:
     async with open_verifier({"a": ""}) as verifier:
         run = await verifier.run(

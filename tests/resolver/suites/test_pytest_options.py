@@ -40,6 +40,7 @@ PLACES = ("pyproject.toml", "setup.cfg", "tox.ini", "command")
 OPTIONS = ("-x", "--exitfirst", "--maxfail=1", "--lf --lfnf=none", "-p xdist -n 2 -x")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("place", "options"),
     [("pytest.ini", options) for options in OPTIONS]
@@ -75,6 +76,7 @@ async def test_without_the_plugin_the_options_would_stop_the_run(open_verifier) 
     assert (whole.problem, whole.results) == (None, ALL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [
@@ -92,6 +94,7 @@ async def test_a_command_may_set_the_variables_that_the_report_needs(open_verifi
     assert (run.problem, run.results) == (None, {**ALL, "test_y.py::test_y": "passed"}), run.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "ignored"),
     [

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from patchwright.resolver.suites.reports import json_reports, text_reports
-from patchwright.resolver.suites.reports.junit_reports import FILE_SEPARATOR, parse_junit_files
 from patchwright.resolver.suites.reports.report_builder import InvalidReport
-from patchwright.resolver.suites.reports.runner_report import RunnerReport
+from patchwright.resolver.suites.reports.runner_report import FILE_SEPARATOR, RunnerReport, parse_junit_files
 
 # --- gradle: recorded, because it is too large to install for each test run
 # ---------------------------------------

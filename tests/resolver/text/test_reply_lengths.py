@@ -198,8 +198,7 @@ def render_all() -> dict[str, str]:
         mention="@agent",
         is_permanent=True,
     ),
-        "question": render_reply("question.md.j2", continues_answers=True,
-                                 question="Does 1.5 round up or to even?", summary=summary).strip(),
+        "question": render_reply("question.md.j2", question="Does 1.5 round up or to even?", summary=summary).strip(),
         "withdrawn": render_reply(
             "withdrawn.md.j2", explanation=reply_texts.render_rejection_reason("withdrawn", job()), summary=summary
         ),

@@ -57,6 +57,7 @@ async def test_a_servers_tools_are_listed_validated_and_called(sandbox: Sandbox,
         assert isinstance(much, ExternalToolResult) and len(much.text) < 40_000
 
 
+@pytest.mark.slow
 async def test_a_command_runs_in_the_sandbox_with_its_environment_and_no_other(sandbox: Sandbox) -> None:
     server = BY_COMMAND.model_copy(update={"tools": ("where", "absent")})
     async with connect_mcp_tools({"numbers": server}, sandbox, print, McpConnector()) as found:

@@ -15,7 +15,6 @@ from patchwright.resolver.tools.tool import ActionTool, ToolRegistry
 from patchwright.resolver.viewer.blocks import ImageCollection
 from patchwright.resolver.viewer.timeline import build_timeline
 from patchwright.runtime.observations import TextResult
-from tests.bot.terminal.test_output import printed_lines
 from tests.resolver.agent_runs import FakeSandbox
 from tests.resolver.sample_runs import run_of, started
 
@@ -50,14 +49,6 @@ async def test_a_new_tool_is_parsed_and_executed_in_the_sandbox() -> None:
     assert (spec.name, spec.description) == ("count_lines", "Count the lines of a file.")
     action = registry.parse(RawToolCall(id="a", name="count_lines", arguments='{"path": "a.py"}'))
     assert await registry.execute(action) == TextResult(text="a.py has wc -l < a.py lines.")
-
-
-def test_the_terminal_shows_the_calls_of_a_new_tool() -> None:
-    lines = printed_lines(*build_run(answered=True))
-    assert [line for line in lines if "count" in line] == [
-        "   2.0 s       count the lines of a.py  → ok",
-        "   3.0 s       count the lines of b.py  → ok",
-    ]
 
 
 def test_the_comment_shows_the_calls_of_a_new_tool() -> None:

@@ -110,6 +110,7 @@ async def test_a_response_without_title_or_price_is_parsed(api: Api, provider: s
 # Failures
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("provider", list(SEARCH_APIS))
 @pytest.mark.parametrize(
     ("status", "answer", "says"),

@@ -142,6 +142,7 @@ def test_no_text_makes_parsing_raise(name: str, arguments: str) -> None:
     assert TOOLS.parse(RawToolCall(id="c", name=name, arguments=arguments)).kind
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(
         st.sampled_from(["command", "timeout", "path", "x"]),

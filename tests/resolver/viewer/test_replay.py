@@ -14,7 +14,7 @@ from patchwright.resolver.run_log import FileRunLog
 from patchwright.resolver.viewer.replay import messages_at, replay_run
 from patchwright.runtime.actions import RunShell, ViewFile
 from patchwright.runtime.observations import ImageData
-from tests.resolver.agent.test_condenser import condensed_logs
+from tests.resolver.agent.test_condensed_logs import condensed_logs
 from tests.resolver.agent.test_messages import trajectory as logged
 from tests.resolver.agent_runs import FINISH, FakeSandbox, create_file, make_agent
 from tests.resolver.scripted_model import ScriptedModel
@@ -103,6 +103,7 @@ def as_sent_then(events: tuple[Event, ...]) -> Trajectory:
     return logged(*kept)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(condensed_logs())
 def test_any_log_read_from_disk_replays_to_the_same_bytes(events: tuple[Event, ...]) -> None:

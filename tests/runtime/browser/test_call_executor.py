@@ -1,6 +1,7 @@
 """Each browser call in a real Chromium, checked by the events that the page received."""
 
 import inspect
+import re
 import time
 
 import pytest
@@ -101,10 +102,11 @@ async def test_infeasible_goals_are_reported(web: Web) -> None:
     assert (page.user_message, page.infeasible_reason) == (None, "no such page")
 
 
-async def test_noop_waits(web: Web) -> None:
+async def test_noop_waits_and_shows_the_page_as_it_is_then(web: Web) -> None:
+    await web.open("later.html")
     start = time.monotonic()
-    await web.use("noop(400)")  # seconds would exceed the timeout of a call
-    assert time.monotonic() - start > 0.4
+    page = await web.use("noop(400)")
+    assert 0.4 < time.monotonic() - start < 4 and page.title == "Later"
 
 
 # --- elements ---------------------------------------------------------------------------------------------------
@@ -261,6 +263,7 @@ async def test_the_page_receives_mouse_events(web: Web, call: str, saw: list[str
     assert await web.do(call) == saw
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("call", "saw"),
     [
@@ -280,8 +283,11 @@ async def test_the_page_receives_keyboard_events(web: Web, call: str, saw: list[
     await web.open("answer.html")
     await web.open("mouse.html#keys")
     assert await web.do(call) == saw
+    text = re.search(r"keyboard_(?:type|insert_text)\('(.*)'\)", call)
+    assert web.page and (text is None or f"textbox 'Text', value='{text[1]}', focused" in web.page.tree)
 
 
+@pytest.mark.slow
 async def test_page_down_scrolls_the_page(web: Web) -> None:
     await web.open("answer.html")
     await web.open("mouse.html#keys")
@@ -304,6 +310,7 @@ async def test_go_back_and_go_forward_move_through_the_history(web: Web) -> None
     await web.use("tab_close()")
 
 
+@pytest.mark.slow
 async def test_tabs_are_opened_chosen_and_closed(web: Web) -> None:
     await web.open("answer.html")
     page = await web.use("new_tab()")

@@ -146,6 +146,7 @@ async def test_a_long_command_of_a_tool_call_is_awaited_and_answered(
     await sandboxes.close()
 
 
+@pytest.mark.slow
 async def test_an_unadopted_container_is_removed_after_its_grace(
     docker_sandboxes: Make, client: docker.DockerClient
 ) -> None:

@@ -168,6 +168,7 @@ async def test_concurrent_removals_all_succeed(client: docker.DockerClient) -> N
         await engine.close()
 
 
+@pytest.mark.slow
 async def test_a_name_in_use_is_replaced(docker_sandboxes: Make, client: docker.DockerClient) -> None:
     sandboxes = docker_sandboxes()
     async with sandboxes.open(NAME):

@@ -45,6 +45,7 @@ async def test_a_container_is_launched_in_six_steps(docker_sandboxes: Callable[.
             assert any(LAYER_REPOSITORY in tag for tag in image.tags)
             assert image.labels[BASE_LABEL] == BASE and client.images.get(BASE).id != image.id
             steps = [
+                read_time(client.images.get(BASE).attrs["Created"]),
                 read_time(image.attrs["Created"]),
                 read_time(container.attrs["Created"]),
                 read_time(container.attrs["State"]["StartedAt"]),

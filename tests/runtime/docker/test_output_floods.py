@@ -45,6 +45,7 @@ async def test_without_a_limit_a_container_takes_more_memory() -> None:
 MANY = "n=0; while [ $n -lt 600 ]; do sleep 20 & n=$((n+1)); done; ls -d /proc/[0-9]* | wc -l"
 
 
+@pytest.mark.slow
 async def test_without_a_limit_a_container_has_more_processes(docker_sandboxes: Make) -> None:
     output = await weakened("sh", "-c", MANY)
     assert int(output.split()[-1]) > 600

@@ -143,6 +143,7 @@ async def test_an_operator_who_is_not_root(short_tmp: Path, member: bool) -> Non
         assert result.startswith("EngineUnavailable") and "give this user access" in result
 
 
+@pytest.mark.slow
 async def test_a_stopped_engine_is_a_retryable_error(short_tmp: Path) -> None:
     relay = Relay()
     async with relay.at(short_tmp / "engine.sock") as url:
@@ -160,6 +161,7 @@ async def test_a_stopped_engine_is_a_retryable_error(short_tmp: Path) -> None:
     await later.close()
 
 
+@pytest.mark.slow
 async def test_an_engine_behind_ssh_is_reached_with_the_users_own_keys(
     short_tmp: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

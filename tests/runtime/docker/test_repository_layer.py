@@ -65,6 +65,7 @@ async def sandboxes(docker_sandboxes: Callable[..., DockerSandboxes]) -> AsyncIt
     await made.close()
 
 
+@pytest.mark.slow
 @pytest.mark.docker
 async def test_the_note_of_a_setup_comes_back_with_its_layer(sandboxes: DockerSandboxes) -> None:
     repository = hashlib.sha256(SOURCE.encode()).hexdigest()[:32]

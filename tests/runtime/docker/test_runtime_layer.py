@@ -173,6 +173,7 @@ async def test_a_feature_that_cannot_be_built_is_omitted_with_a_notice(
     await engine.remove_image(Bundle(BUNDLE_SOURCE_IMAGE, source.id, trusted, index).tags[0])
 
 
+@pytest.mark.slow
 async def test_the_newest_layers_of_a_repository_and_recent_ones_stay(engine: Engine) -> None:
     repository = f"test-{os.getpid()}"
     tags = [f"{REPOSITORY_LAYERS}:test-{os.getpid()}-{each}" for each in range(MAX_LAYERS_PER_REPOSITORY + 3)]

@@ -214,6 +214,17 @@ def test_latex_is_printed_without_its_markup(root: Path, capsys: pytest.CaptureF
     assert all(markup not in text for markup in ("\\", "itemize", "article", "not said", "root:"))
 
 
+@pytest.mark.parametrize(
+    ("source", "text"), [("", "\n"), ("plain \\emph{text", "plain text\n\n"), ("% only a comment", "\n")]
+)
+def test_latex_without_text_or_with_an_open_brace_is_printed(
+    source: str, text: str, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (root / "a.tex").write_text(source)
+    skills.parse_latex("a.tex")
+    assert capsys.readouterr().out == text
+
+
 def test_a_long_document_is_saved_to_a_file(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sample_documents.pdf(root / "long.pdf", *(f"Sentence {n}" for n in range(1_500)))
     skills.parse_pdf("long.pdf")

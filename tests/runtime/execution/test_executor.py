@@ -3,6 +3,8 @@
 import asyncio
 import logging
 import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -57,4 +59,36 @@ async def test_an_action_with_a_bug_fails_alone_and_names_the_error(
     logged = [record for record in caplog.records if record.message == "action failed"]
     assert [(record.levelno, record.__dict__["action"]) for record in logged] == [
         (logging.ERROR, "view_file")
+    ]
+
+
+def test_what_executes_a_tool_is_built_at_its_first_call(tmp_path: Path) -> None:
+    program = """
+import asyncio, pathlib, sys
+from patchwright.runtime.actions import CreateFile, SearchCode
+from patchwright.runtime.execution.executor import Executor
+
+def loaded():
+    names = ("execution.editor", "search.code_search", "kernel.kernel_manager", "browser.playwright_browser")
+    return [name for name in names if f"patchwright.runtime.{name}" in sys.modules]
+
+async def main():
+    root = pathlib.Path(sys.argv[1])
+    executor = Executor(root, root / "scratch", {})
+    print(loaded())
+    await executor.act(CreateFile(path="a.py", content="x = 1"))
+    print(loaded(), (root / "a.py").read_text())
+    await executor.act(SearchCode(query="x"))
+    print(loaded())
+    await executor.close()
+
+(pathlib.Path(sys.argv[1]) / "scratch").mkdir()
+asyncio.run(main())
+"""
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert result.stdout.splitlines() == [
+        "[]",
+        "['execution.editor'] x = 1",
+        "['execution.editor', 'search.code_search']",
     ]

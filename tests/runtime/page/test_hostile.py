@@ -137,6 +137,7 @@ async def test_a_dialog_or_an_endless_script_yields_a_note(browser: Browser) -> 
         assert "button 'one'" in (await page_session.read()).tree
 
 
+@pytest.mark.slow
 async def test_a_closed_tab_is_a_note(browser: Browser) -> None:
     async with open_page(browser) as page_session:
         await page_session.page.close()

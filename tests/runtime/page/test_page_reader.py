@@ -74,6 +74,7 @@ async def test_the_focus_is_flagged_and_named(page_session: PageSession) -> None
     assert unflagged.focused_bid == snapshot.focused_bid
 
 
+@pytest.mark.slow
 async def test_visible_means_in_the_viewport_and_uncovered(page_session: PageSession) -> None:
     await page_session.show(ORDER)
     tree = (await page_session.read(flag_visible=True)).tree
@@ -113,6 +114,7 @@ async def test_each_option_changes_what_is_read(page_session: PageSession, optio
     assert getattr(on, changed) and getattr(on, changed) != getattr(off, changed)
 
 
+@pytest.mark.slow
 async def test_a_bid_stays_with_its_element_whatever_changes_around_it(page_session: PageSession) -> None:
     await page_session.show("<div id=d><button id=a>A</button><button id=b>B</button></div>")
     first = (await page_session.read()).tree
@@ -146,6 +148,7 @@ async def test_a_bid_of_an_earlier_page_is_dropped_and_never_reused(page_session
     assert int(new) > int(old)
 
 
+@pytest.mark.slow
 async def test_tabs_share_one_bid_counter(browser: Browser, page_session: PageSession) -> None:
     async with open_page(browser) as other:
         other.bids = BidRegistry(counter=page_session.bids.counter)

@@ -209,6 +209,7 @@ async def test_definitions_are_found_in_every_language(work: Work, language: str
     assert result.split("\n")[1:] == outline
 
 
+@pytest.mark.slow
 async def test_a_definition_is_found_with_its_range_of_lines(work: Work) -> None:
     work.write(
         "a.py", "class A:\n    def run(self):\n        return 1\n\n\nclass B:\n    def run(self): ...\n"

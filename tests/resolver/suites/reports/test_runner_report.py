@@ -2,7 +2,7 @@
 
 import pytest
 
-from patchwright.resolver.suites.reports.runner_report import MAX_REPORT_BYTES, RunnerReport, parse_junit_xml
+from patchwright.resolver.suites.reports.runner_report import MAX_REPORT_BYTES, RunnerReport, parse_junit
 
 
 def report(*cases: str, totals: str = "") -> bytes:
@@ -30,11 +30,11 @@ def case(name: str, classname: str = "", file: str = "", inside: str = "") -> st
     ],
 )
 def test_ids_have_pytests_form_if_the_file_is_known(classname, file, name, test) -> None:
-    assert parse_junit_xml(report(case(name, classname, file))).results == {test: "passed"}
+    assert parse_junit(report(case(name, classname, file))).results == {test: "passed"}
 
 
 def test_each_outcome_has_its_message() -> None:
-    parsed = parse_junit_xml(
+    parsed = parse_junit(
         report(
             case("ok"),
             case("bad", inside="<failure message='1 != 2'>line\nE  AssertionError</failure>"),
@@ -55,12 +55,12 @@ def test_the_most_severe_outcome_counts() -> None:
     both = report(
         failed_then_erred, case("u"), case("u", inside="<failure/>"), totals="failures='2' errors='1'"
     )
-    assert parse_junit_xml(both).results == {"t": "failed", "u": "failed"}
+    assert parse_junit(both).results == {"t": "failed", "u": "failed"}
 
 
 def test_a_report_with_an_xml_namespace_is_parsed() -> None:
     content = b"<testsuite xmlns='urn:x' tests='1'><testcase name='a'><failure/></testcase></testsuite>"
-    assert parse_junit_xml(content).results == {"a": "failed"}
+    assert parse_junit(content).results == {"a": "failed"}
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_a_report_with_an_xml_namespace_is_parsed() -> None:
     ],
 )
 def test_an_invalid_report_is_a_problem_without_results(content: bytes, problem: str) -> None:
-    parsed = parse_junit_xml(content)
+    parsed = parse_junit(content)
     assert parsed.results == {} and parsed.problem is not None and parsed.problem.startswith(problem)
 
 
@@ -98,23 +98,21 @@ def test_an_invalid_report_is_a_problem_without_results(content: bytes, problem:
     ],
 )
 def test_a_report_with_wrong_totals_is_rejected(totals: str, problem: str) -> None:
-    parsed = parse_junit_xml(report(case("a"), case("b", inside="<failure/>"), totals=totals))
+    parsed = parse_junit(report(case("a"), case("b", inside="<failure/>"), totals=totals))
     assert parsed == RunnerReport(problem=problem)
 
 
 def test_a_total_that_counts_subtests_is_right() -> None:
-    parsed = parse_junit_xml(
-        report(case("a"), case("b", inside="<failure/>"), totals="tests='9' failures='1'")
-    )
+    parsed = parse_junit(report(case("a"), case("b", inside="<failure/>"), totals="tests='9' failures='1'"))
     assert parsed.problem is None and list(parsed.results.values()) == ["passed", "failed"]
 
 
 @pytest.mark.slow
 def test_a_quarter_of_a_million_tests_is_too_many() -> None:
     content = report("".join(f"<testcase name='{n}'/>" for n in range(250_000)))
-    assert parse_junit_xml(content) == RunnerReport(problem="the test report contains more than 200000 tests")
+    assert parse_junit(content) == RunnerReport(problem="the test report contains more than 200000 tests")
 
 
 def test_a_very_long_test_name_is_clipped() -> None:
-    (name,) = parse_junit_xml(report(case("x" * 1_000_000))).results
+    (name,) = parse_junit(report(case("x" * 1_000_000))).results
     assert len(name) == 2_000

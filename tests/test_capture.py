@@ -13,7 +13,7 @@ from patchwright.resolver.run_log import FileLogStore
 from patchwright.resolver.secrets import SECRET_PLACEHOLDER, Secrets
 from patchwright.resolver.viewer.replay import replay_run
 from patchwright.resolver.viewer.run_html import render_run_html
-from tests.capture import CAPTURED, capture
+from tests.capture import CAPTURED, capture, main
 from tests.resolver.test_played_runs import ELSEWHERE, KEPT, run_of
 
 LOGS = sorted(CAPTURED.glob("*/*.jsonl"))
@@ -40,6 +40,15 @@ def test_a_captured_run_gives_the_same_prompts_without_the_secrets(
     captured = Trajectory(tuple(Entry.model_validate_json(line) for line in text.splitlines()))
     steps = list(replay_run(captured))
     assert len(steps) > 2 and all(step.sent_fingerprint and step.is_identical for step in steps)
+
+
+@pytest.mark.usefixtures("logs")
+def test_the_command_makes_a_fixture_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATCHWRIGHT_DATA", str(tmp_path))
+    assert main(["textile", "seen", "--hide", "extended"], tmp_path) == 0
+    fixture = tmp_path / "seen/events.jsonl"
+    assert "extended" not in fixture.read_text()
+    assert run_of(fixture).replies() and main(["no-such-run", "other"], tmp_path) == 2
 
 
 def test_a_run_with_outdated_prompts_is_not_captured(logs: FileLogStore, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from patchwright.bot.terminal.patch_text import hide_binary_hunks, new_binary_files
+from patchwright.bot.commands.attempt_output import hide_binary_hunks, new_binary_files
 from tests.resolver.git_repository import Repository
 
 

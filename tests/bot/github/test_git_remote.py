@@ -20,9 +20,20 @@ from patchwright.resolver.errors import (
 )
 from patchwright.resolver.git.git_process import run_git
 from patchwright.resolver.git.workspaces import WorkspaceFactory, push
-from tests.resolver.git_repository import make_patch
+from patchwright.runtime.execution.local_sandboxes import LocalSandboxes
+from tests.resolver.git_repository import fast_host_environment, make_patch
 
 AUTHOR = ("Ada", "ada@example.org")
+
+
+@pytest.fixture
+def workspaces(tmp_path: Path) -> WorkspaceFactory:
+    return WorkspaceFactory(tmp_path / "cache")
+
+
+@pytest.fixture
+def sandboxes(tmp_path: Path) -> LocalSandboxes:
+    return LocalSandboxes(tmp_path / "sandboxes", fast_host_environment())
 
 
 @pytest.fixture
@@ -100,6 +111,7 @@ async def test_many_runs_can_clone_the_same_repository_at_once(fake_github, repo
     assert await asyncio.gather(*map(clone, range(6))) == ["x = 1\n"] * 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "ref", "login", "error", "sentence"),
     [

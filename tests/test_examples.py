@@ -17,11 +17,16 @@ from tests.preloaded_command import preloaded_python
 from tests.resolver.git_repository import Repository
 from tests.sdk.model_endpoint import KEY, serve_model
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 FIX = RecordedTurn("", ReplaceText(path="calc.py", old="a - b", new="a + b"))
 DONE = RecordedTurn("", Finish(cause="It subtracted.", change="It adds.", testing="pytest"))
 CODE = "def add(a, b):\n    return a - b\n"
 TEST = "from calc import add\n\n\ndef test_add():\n    assert add(1, 2) == 3\n"
+
+
+@pytest.fixture(autouse=True)
+def data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATCHWRIGHT_DATA", str(tmp_path / "data"))
 
 
 @pytest.fixture
