@@ -46,6 +46,7 @@ CONTINUE_SECONDS = 2.0
 """Time between two checks for conversations whose process was killed."""
 MAX_TRIES = 5
 """How often the work of a killed process is continued. The work itself may be what kills the processes."""
+CHANGED_MEANWHILE = "The conversation was started, changed or deleted at the same time. Try again."
 
 
 class ConversationLogs(LogStore, Protocol):
@@ -97,10 +98,11 @@ class ConversationService:
             workspace=workspace,
             agent=self._cipher.encrypt(text.encode()),
         )
-        is_new = await self.records.add_conversation(record)
-        existing = None if is_new else await self.records.get_conversation(record.id)
+        if await self.records.add_conversation(record):
+            return record, True
+        existing = await self.records.get_conversation(record.id)
         if existing is None:
-            return record, is_new
+            raise Conflict(CHANGED_MEANWHILE)
         if existing.workspace != workspace:
             raise Conflict(
                 f"The conversation {existing.id} is in the workspace {existing.workspace}: name this workspace, or "
@@ -109,11 +111,9 @@ class ConversationService:
         if self._cipher.decrypt(existing.agent) != text.encode():
             changed = existing.model_copy(update={"agent": record.agent})
             if not await self.records.replace_conversation(existing, changed):
-                raise Conflict("The conversation was changed or deleted at the same time. Try again.")
+                raise Conflict(CHANGED_MEANWHILE)
             existing = changed
-            if existing.id not in self._tasks:
-                self._runners.pop(existing.id, None)
-        return existing, is_new
+        return existing, False
 
     async def list_states(self, records: Sequence[ConversationRecord]) -> tuple[ConversationState, ...]:
         """Returns the state of each conversation. Reads only logs that have grown since their state was stored."""
@@ -210,7 +210,8 @@ class ConversationService:
             raise Conflict("The agent is working. Pause it first.")
         events = await self._read_log(record.log)
         logs = (record.log, *(event.run for event in events if isinstance(event, SubagentSpawned)))
-        await self.records.delete_conversation(record.id, logs)
+        if not await self.records.delete_conversation(record, logs):
+            raise Conflict(CHANGED_MEANWHILE)
         self._runners.pop(record.id, None)
         for log in logs:
             await asyncio.to_thread(self._logs.delete, log)
@@ -285,9 +286,10 @@ class ConversationService:
         """Works until nothing is requested. If this task is canceled or the process is killed, the request stays."""
         try:
             async with self._logs.open(record.log) as log:
-                while (request := await self.records.get_run_request(record.id)) is not None:
+                while work := await self._find_work(record):
+                    current, request = work
                     if not await self._has_ended(record.id, log.trajectory, request):
-                        await self._run_agent(record, log, request)
+                        await self._run_agent(current, log, request)
                     await self.records.replace_run_request(record.id, request, None)
         except LogLocked:
             logger.info("conversation runs on another server", extra={"conversation": record.id})
@@ -302,13 +304,21 @@ class ConversationService:
         finally:
             self._tasks.pop(record.id, None)
 
+    async def _find_work(self, record: ConversationRecord) -> tuple[ConversationRecord, RunRequest] | None:
+        """Returns the conversation with its present agent, and the request to run it. Returns None if there is no
+        request, or the conversation was deleted before this process opened its log.
+        """
+        current = await self.records.get_conversation(record.id)
+        request = await self.records.get_run_request(record.id)
+        return (current, request) if current and request and current.log == record.log else None
+
     async def _run_agent(self, record: ConversationRecord, log: RunLog, request: RunRequest) -> None:
         workspace_record = await self.records.get_workspace(record.workspace)
         if workspace_record is None:
             raise Conflict("The workspace of this conversation was deleted.")
         async with self.workspaces.use(workspace_record) as workspace:
             runner = self._runners.get(record.id)
-            if runner is None or runner.workspace is not workspace:
+            if runner is None or runner.record != record or runner.workspace is not workspace:
                 agent = self._read_agent(record)
                 runner = ServerRunner(record, agent, workspace, log, self._logs, self.records)
                 self._runners[record.id] = runner

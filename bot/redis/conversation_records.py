@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
+from pydantic import ValidationError
+
 from patchwright.bot.conversation_models import (
     ConversationActivity,
     ConversationRecord,
@@ -41,6 +43,16 @@ if redis.call('hsetnx', KEYS[1], ARGV[1], ARGV[2]) == 0 then return 0 end
 redis.call('zadd', KEYS[2], redis.call('incr', KEYS[3]), ARGV[1])
 return 1
 """
+# Deletes a conversation, unless it was changed or deleted, or an agent works on it. KEYS: conversations, order, run
+# requests, lease of its log, keys to delete. ARGV: id, record.
+_DELETE_SCRIPT = """
+if redis.call('hget', KEYS[1], ARGV[1]) ~= ARGV[2] or redis.call('exists', KEYS[4]) == 1 then return 0 end
+redis.call('hdel', KEYS[1], ARGV[1])
+redis.call('zrem', KEYS[2], ARGV[1])
+redis.call('hdel', KEYS[3], ARGV[1])
+redis.call('del', unpack(KEYS, 5))
+return 1
+"""
 
 
 class ConversationRecords(RedisStore):
@@ -76,17 +88,17 @@ class ConversationRecords(RedisStore):
         records = [ConversationRecord.model_validate_json(text) for text in texts if text is not None]
         return tuple(records), int(numbers[-1][1]) if numbers else after
 
-    async def delete_conversation(self, id: str, logs: Iterable[RunId]) -> None:
-        """Deletes the conversation with these logs and its waiting messages."""
+    async def delete_conversation(self, record: ConversationRecord, logs: Iterable[RunId]) -> bool:
+        """Deletes the conversation with these logs and its waiting messages. Returns False if another process has
+        changed or deleted it, or works on it.
+        """
+        id = record.id
+        keys = [CONVERSATIONS_KEY, ORDER_KEY, RUN_REQUESTS_KEY, writer_key(record.log)]
+        keys += [_messages_key(id), _pause_key(id), _problem_key(id)]
+        keys += [name(log) for log in logs for name in (stream_key, _state_key)]
         with redis_errors():
-            async with self._redis.pipeline() as transaction:
-                transaction.hdel(CONVERSATIONS_KEY, id)
-                transaction.zrem(ORDER_KEY, id)
-                transaction.hdel(RUN_REQUESTS_KEY, id)
-                transaction.delete(_messages_key(id), _pause_key(id), _problem_key(id))
-                for log in logs:
-                    transaction.delete(stream_key(log), _state_key(log))
-                await transaction.execute()
+            arguments = (*keys, id, record.model_dump_json())
+            return bool(await cast("Any", self._redis.eval(_DELETE_SCRIPT, len(keys), *arguments)))
 
     async def save_workspace(self, record: WorkspaceRecord) -> None:
         with redis_errors():
@@ -178,7 +190,7 @@ class ConversationRecords(RedisStore):
                 has_messages=bool(messages),
                 problem=(problem or b"").decode(),
                 log_length=length,
-                stored=StoredState.model_validate_json(stored) if stored else None,
+                stored=_parse_state(stored),
             )
             for writer, request, messages, problem, length, stored in zip(*[found] * 6, strict=True)
         ]
@@ -219,6 +231,13 @@ class ConversationRecords(RedisStore):
         }
 
 
+def _parse_state(text: bytes | None) -> StoredState | None:
+    try:
+        return StoredState.model_validate_json(text or b"")
+    except ValidationError:  # There is none, or another version has stored it.
+        return None
+
+
 def _messages_key(id: str) -> str:
     return f"patchwright:conversation:{id}:messages"
 
@@ -236,5 +255,5 @@ def _problem_key(id: str) -> str:
 
 
 def _state_key(log: RunId) -> str:
-    # Another version may describe the state differently.
+    # Another version may describe the same log differently.
     return f"patchwright:conversation_state:{VERSION}:{log}"

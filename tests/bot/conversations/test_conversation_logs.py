@@ -1,6 +1,7 @@
 """The logs of conversations: apart from runs, kept until they are deleted, and gone afterwards."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -200,3 +201,59 @@ async def test_conversations_are_listed_in_pages(server: Server, monkeypatch: py
                 await server.service.delete(await server.create("c-3"))
         assert (await http.get("/conversations?before=1")).status_code == 422
     assert pages == [["c-3", "c-1"], ["c-2", "c-4"], []]
+
+
+async def test_a_conversation_that_is_deleted_while_it_is_found_is_not_returned(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = await server.create("c")
+    add_conversation = server.service.records.add_conversation
+
+    async def delete_after_adding(added: ConversationRecord) -> bool:
+        is_new = await add_conversation(added)
+        await server.service.delete(record)
+        return is_new
+
+    monkeypatch.setattr(server.service.records, "add_conversation", delete_after_adding)
+    with pytest.raises(Conflict, match="deleted at the same time"):
+        await server.create("c")
+
+
+async def test_the_second_of_two_deletions_leaves_the_new_conversation_with_this_id(server: Server) -> None:
+    old = await server.create("c")
+    await server.service.delete(old)
+    new = await server.create("c")
+    await server.service.send("c", "Hello.")
+    with pytest.raises(Conflict, match="deleted at the same time"):
+        await server.service.delete(old)
+    assert await server.service.records.get_conversation("c") == new
+    assert len(await server.service.records.list_messages("c")) == 1
+
+
+async def test_a_conversation_is_not_deleted_if_an_agent_starts_at_the_same_time(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = await server.create("c")
+    async with contextlib.AsyncExitStack() as stack:
+        delete_conversation = server.service.records.delete_conversation
+
+        async def start_before(*arguments: Any) -> bool:
+            await stack.enter_async_context(server.logs.open(record.log))
+            return await delete_conversation(*arguments)
+
+        monkeypatch.setattr(server.service.records, "delete_conversation", start_before)
+        with pytest.raises(Conflict, match="started"):
+            await server.service.delete(record)
+    assert await server.service.records.get_conversation("c") == record
+
+
+async def test_a_stored_state_that_another_version_wrote_is_replaced(server: Server, url: str) -> None:
+    record = await server.create("c")
+    before = await server.service.get_state(record)
+    redis = redis_client(url)
+    (key,) = await redis.keys("patchwright:conversation_state:*")
+    stored = await redis.get(key)
+    await redis.set(key, stored.replace(b'"steps"', b'"count_of_steps"'))
+    assert await server.service.get_state(record) == before
+    assert await redis.get(key) == stored
+    await redis.aclose(close_connection_pool=True)
