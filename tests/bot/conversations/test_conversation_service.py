@@ -278,7 +278,7 @@ async def test_a_replaced_agent_works_in_the_next_run_on_any_server(deployment: 
     record = await create(one, LookingAgent(looks=0), PROMPT, TASK)
     await one.run(record)
     await wait_for_end(one, record)
-    replaced, _ = await two.create("talk", LookingAgent(), record.workspace)
+    replaced, _ = await two.create("talk", LookingAgent(looks=2), record.workspace)
     await one.send("talk", "Look.")
     await one.run(replaced)
     assert "tool_result" in await wait_for_end(one, record)  # The first agent never looks.
