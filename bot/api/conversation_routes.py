@@ -49,8 +49,8 @@ class NewConversation(FrozenModel):
     workspace: str = Field(pattern=ID_PATTERN)
     """Id of the workspace in which the agent works."""
     agent: dict[str, Any]
-    """The agent, as `agent.model_dump_json(context={"expose_secrets": True})` writes it. API keys are stored
-    encrypted.
+    """The agent, as `agent.model_dump_json(context={"expose_secrets": True})` writes it: an `Agent`, or one of another
+    `kind` that a package on the server declares. API keys are stored encrypted.
     """
 
 
@@ -79,7 +79,12 @@ class ConversationPage(FrozenModel):
 
 
 class PageQuery(FrozenModel):
-    after: int = Field(default=0, ge=0, le=10**9)
+    after: int = Field(
+        default=0,
+        ge=0,
+        le=10**9,
+        description="`next` of the page before. Of a log, this is the number of entries that you have.",
+    )
 
 
 class EventPage(FrozenModel):
@@ -186,7 +191,9 @@ async def delete_conversation(_: Writer, record: Found, service: Service) -> Non
 async def list_events(
     _: Reader, record: Found, service: Service, query: Annotated[PageQuery, Query()]
 ) -> EventPage:
-    """Returns the log without its first `after` entries, at most 1000 entries."""
+    """Returns the log without its first `after` entries, at most 1000 entries. A WebSocket on the same path with the
+    same header sends all of them, and then each new one, in order and once.
+    """
     entries = (await service.list_entries(record.log, query.after))[:PAGE_SIZE]
     values = tuple(_parse(entry) for entry in entries)
     return EventPage(entries=values, next=query.after + len(values))
