@@ -43,10 +43,10 @@ from benchmarks.conversation_server import (
 )
 from benchmarks.measure import Result, report
 from benchmarks.openhands import find_openhands_python, serve_openhands
+from patchwright.bot.redis.conversation_records import ConversationRecords
 from patchwright.bot.redis.embedded_redis import run_embedded_redis
 from patchwright.bot.redis.shared_run_log import SharedLogStore
 from patchwright.demo.recorded_model import RecordedModel, RecordedTurn
-from patchwright.resolver.domain import RunId
 from patchwright.resolver.events import Message
 from patchwright.resolver.run_log import FileLogStore
 
@@ -178,6 +178,7 @@ async def _timed(client: httpx.AsyncClient, path: str) -> float:
 async def _relay(server: Server, redis: str, directory: Path) -> Figures:
     """Lets another process write to the logs of two conversations, as an agent on another server does."""
     logs = SharedLogStore(FileLogStore(directory / "another-server"), redis)
+    records = ConversationRecords(redis)
     async with (
         server.client() as client,
         RecordedModel((), key=KEY) as model,
@@ -187,13 +188,16 @@ async def _relay(server: Server, redis: str, directory: Path) -> Figures:
         writers = []
         for id in ("even", "burst"):
             await post(client, "/conversations", {"id": id, "workspace": workspace, "agent": agent(model)})
-            log = await stack.enter_async_context(logs.open(RunId(id)))
+            record = await records.get_conversation(id)
+            assert record is not None
+            log = await stack.enter_async_context(logs.open(record.log))
             writers.append(log.append)
         message = Message(text=TEXT, source="program")
         url = f"{server.socket_url}/conversations/{{}}/events"
         waits = await even(url.format("even"), lambda: writers[0](message))
         rate, cpu = await burst(server, url.format("burst"), lambda: writers[1](message))
     await logs.close()
+    await records.close()
     return Figures(waits, rate, cpu)
 
 

@@ -4,12 +4,13 @@ import secrets
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import Field
 
 from patchwright.resolver.domain import Patch, RunId
 from patchwright.runtime.frozen_model import FrozenModel
+from patchwright.sdk.conversation import ConversationState
 from patchwright.sdk.docker_sandbox_setup import Network
 
 ID_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$"
@@ -52,8 +53,6 @@ class ConversationRecord(FrozenModel):
     """Id of the workspace."""
     agent: str
     """The agent as JSON with its API keys, encrypted."""
-    created_at: datetime
-    """Time in UTC."""
 
 
 class RunRequest(FrozenModel):
@@ -64,6 +63,27 @@ class RunRequest(FrozenModel):
     """Number of entries in the log at the call."""
     tries: int = 0
     """How often another process has taken over the work."""
+
+
+class StoredState(FrozenModel):
+    """The state of a conversation that is not running, kept beside its log so that nobody has to read the log."""
+
+    log_length: int
+    """Number of entries in the log. A longer log has another state."""
+    state: ConversationState
+
+
+class ConversationActivity(NamedTuple):
+    """What Redis knows of a conversation besides its log."""
+
+    is_running: bool
+    """True while an agent works, and after a kill, until another process has continued its work."""
+    has_messages: bool
+    """True if messages wait for the agent."""
+    problem: str
+    """Why the latest run failed; empty if it did not."""
+    log_length: int
+    stored: StoredState | None
 
 
 OpenConversations = Callable[[str], AbstractAsyncContextManager[Any]]

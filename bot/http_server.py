@@ -51,6 +51,8 @@ class HttpServer(uvicorn.Server):
                 http=_HttpProtocol,
                 lifespan="off",
                 ws="websockets-sansio",
+                # Otherwise, each event would be compressed anew for each watcher: twice the processor time.
+                ws_per_message_deflate=False,
                 log_config=None,
                 access_log=False,
                 server_header=False,

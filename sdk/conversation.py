@@ -5,6 +5,8 @@ from decimal import Decimal
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
+from pydantic import ConfigDict
+
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.sdk.agents import BaseAgent, Confirm
 
@@ -19,6 +21,8 @@ Status = Literal[
 
 class ConversationState(FrozenModel):
     """The state of a conversation at one time."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     id: str
     status: Status

@@ -29,6 +29,7 @@ from patchwright.sdk.conversation import ConversationState, Status
 from patchwright.sdk.docker_workspace import DockerWorkspace
 from patchwright.sdk.sandbox_workspace import SandboxWorkspace
 
+WORKING = "The agent is working."
 MAX_REASON = 10_000  # characters of the reason for a rejection
 
 
@@ -147,7 +148,7 @@ class ConversationRunner:
 def build_state(id: str, trajectory: Trajectory, *, is_running: bool) -> ConversationState:
     """Returns the state that a log shows. The log does not show whether an agent works on it now."""
     usage, waiting = trajectory.usage(), get_confirmation(trajectory)
-    status, detail = ("running", "The agent is working.") if is_running else _read_status(trajectory)
+    status, detail = ("running", WORKING) if is_running else _read_status(trajectory)
     return ConversationState(
         id=id,
         status=status,

@@ -5,6 +5,7 @@ from functools import cache
 from typing import Any, ClassVar, Self
 
 from pydantic import (
+    ConfigDict,
     ModelWrapValidatorHandler,
     SerializerFunctionWrapHandler,
     model_serializer,
@@ -20,6 +21,8 @@ class Extensible(FrozenModel):
     The JSON field `kind` is the name of the subclass. A subclass of another package is found if its module has been
     imported, or if its package declares it as an entry point of `entry_point_group`, with the class's name.
     """
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     entry_point_group: ClassVar[str] = ""
 

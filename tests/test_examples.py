@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +13,13 @@ import pytest
 from patchwright.demo.recorded_model import RecordedCall, RecordedTurn
 from patchwright.resolver.tool_actions.control_actions import Finish
 from patchwright.runtime.actions import ReplaceText, RunShell
-from tests.contracts.workspace_servers import TOKEN, serve_workspaces
+from tests.contracts.workspace_servers import (
+    TOKEN,
+    run_redis,
+    serve_workspaces,
+    start_server,
+    wait_until_ready,
+)
 from tests.preloaded_command import preloaded_python
 from tests.resolver.git_repository import Repository
 from tests.sdk.model_endpoint import KEY, serve_model
@@ -36,15 +43,12 @@ def project(tmp_path: Path) -> Path:
     return path
 
 
+def model_variables(url: str) -> dict[str, str]:
+    return {"MODEL": "openai/recorded", "OPENAI_API_KEY": KEY, "BASE_URL": url}
+
+
 def run(program: str | Path, *arguments: str | Path, url: str, **variables: str) -> str:
-    environment = {
-        **os.environ,
-        "MODEL": "openai/recorded",
-        "OPENAI_API_KEY": KEY,
-        "BASE_URL": url,
-        "SANDBOX": "local",
-        **variables,
-    }
+    environment = {**os.environ, **model_variables(url), "SANDBOX": "local", **variables}
     command = [*preloaded_python(), str(program), *map(str, arguments)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
@@ -126,6 +130,41 @@ def test_an_agent_works_on_a_server(project: Path, tmp_path: Path) -> None:
         )
     assert output.startswith("It subtracted.")
     assert output.endswith("return a + b\n\n")
+
+
+@pytest.mark.slow
+@pytest.mark.docker
+def test_a_client_in_another_language_goes_on_after_the_server_was_killed(tmp_path: Path) -> None:
+    node = [shutil.which("node") or "false", "--experimental-websocket"]  # Node.js 22 needs no option.
+    if subprocess.run([*node, "-e", ""], stderr=subprocess.DEVNULL).returncode:
+        pytest.skip("needs Node.js 20 or later")
+    with (
+        serve_model(RecordedTurn("", RunShell(command="sleep 4")), RecordedTurn("I looked.")) as (
+            _,
+            endpoint,
+        ),
+        run_redis(tmp_path / "redis") as redis_url,
+    ):
+        server, host = start_server(tmp_path / "server", REDIS_URL=redis_url)
+        wait_until_ready(host)
+        client = subprocess.Popen(
+            [*node, ROOT / "examples/remote_conversation.mjs", host, "Look."],
+            env=os.environ | {"API_KEY": TOKEN, **model_variables(endpoint.base_url)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert client.stdout is not None
+        before = [client.stdout.readline() for _ in range(2)]
+        server.kill()
+        server.wait()
+        server, _ = start_server(tmp_path / "server", host.rpartition(":")[2], REDIS_URL=redis_url)
+        wait_until_ready(host)
+        after, _ = client.communicate("\n", timeout=90)
+        server.terminate()
+        server.wait(30)
+    assert before == ["run_shell\n", "Paused. Press Enter.\n"]
+    assert after == "finished: I looked.\n"
 
 
 @contextmanager

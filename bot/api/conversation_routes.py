@@ -24,6 +24,7 @@ MAX_MESSAGE_LENGTH = 100_000
 """Characters of one message."""
 PAGE_SIZE = 1000
 """Entries of one response."""
+CONVERSATIONS_PAGE_SIZE = 100
 
 
 def get_service(deps: Annotated[ApiDependencies, Depends(get_api_deps)]) -> ConversationService:
@@ -48,8 +49,8 @@ class NewConversation(FrozenModel):
     workspace: str = Field(pattern=ID_PATTERN)
     """Id of the workspace in which the agent works."""
     agent: dict[str, Any]
-    """The agent, as `agent.model_dump_json(context={"expose_secrets": True})` writes it. API keys are stored
-    encrypted.
+    """The agent, as `agent.model_dump_json(context={"expose_secrets": True})` writes it: an `Agent`, or one of another
+    `kind` that a package on the server declares. API keys are stored encrypted.
     """
 
 
@@ -69,12 +70,21 @@ class Rejection(FrozenModel):
     reason: str = Field(default="", max_length=10_000, description="What the agent should do instead.")
 
 
-class ConversationList(FrozenModel):
+class ConversationPage(FrozenModel):
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
     conversations: tuple[ConversationState, ...]
+    next: int
+    """Value of `after` for the next page. Behind the last conversation, it equals `after`."""
 
 
-class EventQuery(FrozenModel):
-    after: int = Field(default=0, ge=0, le=10**9)
+class PageQuery(FrozenModel):
+    after: int = Field(
+        default=0,
+        ge=0,
+        le=10**9,
+        description="`next` of the page before. Of a log, this is the number of entries that you have.",
+    )
 
 
 class EventPage(FrozenModel):
@@ -119,11 +129,13 @@ async def create_conversation(
     return await service.get_state(record)
 
 
-@router.get("", responses=problems(404))
-async def list_conversations(_: Reader, service: Service) -> ConversationList:
-    """Lists all conversations, oldest first."""
-    records = await service.records.list_conversations()
-    return ConversationList(conversations=tuple([await service.get_state(record) for record in records]))
+@router.get("", responses=problems(404, 422))
+async def list_conversations(
+    _: Reader, service: Service, query: Annotated[PageQuery, Query()]
+) -> ConversationPage:
+    """Returns at most 100 conversations, oldest first. Pass `next` of a page as `after` to get the page after it."""
+    records, last = await service.records.list_conversations(query.after, CONVERSATIONS_PAGE_SIZE)
+    return ConversationPage(conversations=await service.list_states(records), next=last)
 
 
 @router.get("/{id}", responses=problems(404))
@@ -177,9 +189,11 @@ async def delete_conversation(_: Writer, record: Found, service: Service) -> Non
 
 @router.get("/{id}/events", responses=problems(404, 422))
 async def list_events(
-    _: Reader, record: Found, service: Service, query: Annotated[EventQuery, Query()]
+    _: Reader, record: Found, service: Service, query: Annotated[PageQuery, Query()]
 ) -> EventPage:
-    """Returns the log without its first `after` entries, at most 1000 entries."""
+    """Returns the log without its first `after` entries, at most 1000 entries. A WebSocket on the same path with the
+    same header sends all of them, and then each new one, in order and once.
+    """
     entries = (await service.list_entries(record.log, query.after))[:PAGE_SIZE]
     values = tuple(_parse(entry) for entry in entries)
     return EventPage(entries=values, next=query.after + len(values))

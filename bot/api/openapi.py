@@ -8,6 +8,7 @@ from fastapi.openapi.utils import get_openapi
 
 from patchwright.bot.api import DESCRIPTION_PATH
 from patchwright.bot.api.problem_details import PROBLEM_TYPE, Problem, status_title
+from patchwright.sdk.agents import Agent
 
 API_VERSION = "1.0.0"
 """The version of the description. It changes with the routes, and not with each release of Patchwright."""
@@ -61,7 +62,12 @@ class ApiApplication(FastAPI):
                 mode="serialization", ref_template="#/components/schemas/{model}"
             )
             description["components"]["headers"] = {"RequestId": _REQUEST_ID}
-            schemas |= {**problem.pop("$defs"), "Problem": problem, **_describe_log()}
+            schemas |= {**problem.pop("$defs"), "Problem": problem, **_describe_log(), **_describe_agent()}
+            agent = schemas["NewConversation"]["properties"]["agent"]
+            agent["anyOf"] = [
+                {"$ref": "#/components/schemas/Agent"},
+                {name: agent.pop(name) for name in ("additionalProperties", "type")},
+            ]
             entries = schemas["EventPage"]["properties"]["entries"]
             entries["items"] = {"$ref": "#/components/schemas/Log.Entry"}
             for unused in ("HTTPValidationError", "Repo", "ValidationError"):
@@ -80,6 +86,16 @@ def _describe_log() -> dict[str, Any]:
 
     entry = ENTRY_ADAPTER.json_schema(mode="serialization", ref_template="#/components/schemas/Log.{model}")
     return {f"Log.{name}": schema for name, schema in {**entry.pop("$defs"), "Entry": entry}.items()}
+
+
+def _describe_agent() -> dict[str, Any]:
+    """Returns the schemas of an agent's JSON. Each value has the name of its class as `kind`."""
+    agent = Agent.model_json_schema(ref_template="#/components/schemas/{model}")
+    schemas = {**agent.pop("$defs"), "Agent": agent}
+    for kind, schema in schemas.items():
+        schema["properties"]["kind"] = {"const": kind}
+        schema["required"].append("kind")
+    return schemas
 
 
 def _describe_errors(operation: dict[str, Any]) -> None:

@@ -8,14 +8,19 @@ import asyncio
 import contextlib
 import logging
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from datetime import UTC, datetime
 from typing import Protocol
 
 from pydantic import ValidationError
 
-from patchwright.bot.conversation_models import ConversationRecord, RunRequest, WorkspaceSpec
+from patchwright.bot.conversation_models import (
+    ConversationActivity,
+    ConversationRecord,
+    RunRequest,
+    StoredState,
+    WorkspaceSpec,
+)
 from patchwright.bot.conversations.event_feed import EventFeeds
 from patchwright.bot.conversations.server_runner import ServerRunner
 from patchwright.bot.conversations.workspace_pool import WorkspacePool
@@ -30,7 +35,7 @@ from patchwright.runtime.errors import SandboxError
 from patchwright.runtime.sandbox import Sandboxes
 from patchwright.sdk.agents import BaseAgent
 from patchwright.sdk.conversation import ConversationState
-from patchwright.sdk.conversation_runner import build_decision, build_state
+from patchwright.sdk.conversation_runner import WORKING, build_decision, build_state
 from patchwright.sdk.llm import EXPOSE_SECRETS
 
 logger = logging.getLogger(__name__)
@@ -41,6 +46,7 @@ CONTINUE_SECONDS = 2.0
 """Time between two checks for conversations whose process was killed."""
 MAX_TRIES = 5
 """How often the work of a killed process is continued. The work itself may be what kills the processes."""
+CHANGED_MEANWHILE = "The conversation was started, changed or deleted at the same time. Try again."
 
 
 class ConversationLogs(LogStore, Protocol):
@@ -91,33 +97,51 @@ class ConversationService:
             log=RunId(f"{name}.{secrets.token_hex(8)}"),
             workspace=workspace,
             agent=self._cipher.encrypt(text.encode()),
-            created_at=datetime.now(UTC),
         )
-        is_new = await self.records.add_conversation(record)
-        existing = None if is_new else await self.records.get_conversation(record.id)
+        if await self.records.add_conversation(record):
+            return record, True
+        existing = await self.records.get_conversation(record.id)
         if existing is None:
-            return record, is_new
+            raise Conflict(CHANGED_MEANWHILE)
         if existing.workspace != workspace:
             raise Conflict(
                 f"The conversation {existing.id} is in the workspace {existing.workspace}: name this workspace, or "
                 "choose another id."
             )
         if self._cipher.decrypt(existing.agent) != text.encode():
-            existing = existing.model_copy(update={"agent": record.agent})
-            await self.records.save_conversation(existing)
-            if existing.id not in self._tasks:
-                self._runners.pop(existing.id, None)
-        return existing, is_new
+            changed = existing.model_copy(update={"agent": record.agent})
+            if not await self.records.replace_conversation(existing, changed):
+                raise Conflict(CHANGED_MEANWHILE)
+            existing = changed
+        return existing, False
+
+    async def list_states(self, records: Sequence[ConversationRecord]) -> tuple[ConversationState, ...]:
+        """Returns the state of each conversation. Reads only logs that have grown since their state was stored."""
+        activities = await self.records.list_activities(records)
+        return tuple([await self._get_state(*pair) for pair in zip(records, activities, strict=True)])
 
     async def get_state(self, record: ConversationRecord) -> ConversationState:
-        is_running = await self._is_running(record)
-        state = build_state(record.id, await self._read_log(record.log), is_running=is_running)
+        return (await self.list_states([record]))[0]
+
+    async def _get_state(
+        self, record: ConversationRecord, activity: ConversationActivity
+    ) -> ConversationState:
+        stored = activity.stored
+        if stored is None or stored.log_length != activity.log_length:
+            trajectory = await self._read_log(record.log)
+            state = build_state(record.id, trajectory, is_running=False)
+            stored = StoredState(log_length=activity.log_length, state=state)
+            # The log may have grown since, and the local copy, which is read without Redis, may differ from the log.
+            if len(trajectory) == activity.log_length:
+                await self.records.save_state(record.log, stored)
         changes: dict[str, str] = {"workspace": record.workspace}
-        if not is_running and (problem := await self.records.get_problem(record.id)):
-            changes |= {"status": "error", "detail": problem}
-        elif not is_running and state.status != "paused" and await self.records.list_messages(record.id):
+        if activity.is_running or record.id in self._tasks:
+            changes |= {"status": "running", "detail": WORKING}
+        elif activity.problem:
+            changes |= {"status": "error", "detail": activity.problem}
+        elif stored.state.status != "paused" and activity.has_messages:
             changes |= {"status": "idle", "detail": "Call run."}
-        return state.model_copy(update=changes)
+        return stored.state.model_copy(update=changes)
 
     async def list_entries(self, log: RunId, after: int) -> list[str]:
         """Returns the entries of the log as JSON, without the first `after` ones."""
@@ -186,7 +210,8 @@ class ConversationService:
             raise Conflict("The agent is working. Pause it first.")
         events = await self._read_log(record.log)
         logs = (record.log, *(event.run for event in events if isinstance(event, SubagentSpawned)))
-        await self.records.delete_conversation(record.id, logs)
+        if not await self.records.delete_conversation(record, logs):
+            raise Conflict(CHANGED_MEANWHILE)
         self._runners.pop(record.id, None)
         for log in logs:
             await asyncio.to_thread(self._logs.delete, log)
@@ -254,10 +279,6 @@ class ConversationService:
     async def _is_worked_on(self, record: ConversationRecord) -> bool:
         return record.id in self._tasks or await self.records.has_writer(record.log)
 
-    async def _is_running(self, record: ConversationRecord) -> bool:
-        """Returns True while an agent works, and after a kill, until another process has continued its work."""
-        return await self._is_worked_on(record) or await self.records.get_run_request(record.id) is not None
-
     def _start(self, record: ConversationRecord) -> None:
         self._tasks[record.id] = asyncio.create_task(self._work(record))
 
@@ -265,9 +286,10 @@ class ConversationService:
         """Works until nothing is requested. If this task is canceled or the process is killed, the request stays."""
         try:
             async with self._logs.open(record.log) as log:
-                while (request := await self.records.get_run_request(record.id)) is not None:
+                while work := await self._find_work(record):
+                    current, request = work
                     if not await self._has_ended(record.id, log.trajectory, request):
-                        await self._run_agent(record, log, request)
+                        await self._run_agent(current, log, request)
                     await self.records.replace_run_request(record.id, request, None)
         except LogLocked:
             logger.info("conversation runs on another server", extra={"conversation": record.id})
@@ -282,13 +304,21 @@ class ConversationService:
         finally:
             self._tasks.pop(record.id, None)
 
+    async def _find_work(self, record: ConversationRecord) -> tuple[ConversationRecord, RunRequest] | None:
+        """Returns the conversation with its present agent, and the request to run it. Returns None if there is no
+        request, or the conversation was deleted before this process opened its log.
+        """
+        current = await self.records.get_conversation(record.id)
+        request = await self.records.get_run_request(record.id)
+        return (current, request) if current and request and current.log == record.log else None
+
     async def _run_agent(self, record: ConversationRecord, log: RunLog, request: RunRequest) -> None:
         workspace_record = await self.records.get_workspace(record.workspace)
         if workspace_record is None:
             raise Conflict("The workspace of this conversation was deleted.")
         async with self.workspaces.use(workspace_record) as workspace:
             runner = self._runners.get(record.id)
-            if runner is None or runner.workspace is not workspace:
+            if runner is None or runner.record != record or runner.workspace is not workspace:
                 agent = self._read_agent(record)
                 runner = ServerRunner(record, agent, workspace, log, self._logs, self.records)
                 self._runners[record.id] = runner

@@ -23,6 +23,7 @@ class ServerRunner(ConversationRunner):
         records: ConversationRecords,
     ) -> None:
         super().__init__(record.id, agent, workspace, log, logs)
+        self.record = record
         self.run_id = record.log
         self._records = records
 

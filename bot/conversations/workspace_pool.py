@@ -102,7 +102,7 @@ class WorkspacePool:
         return self._open[id]
 
     async def _is_busy_elsewhere(self, workspace: str) -> bool:
-        conversations = await self._records.list_conversations()
+        conversations, _ = await self._records.list_conversations()
         busy = [
             await self._records.has_writer(record.log)
             for record in conversations

@@ -1,27 +1,56 @@
 """Stores conversations and workspaces, the messages that wait for an agent, and requests to run and to pause."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from patchwright.bot.conversation_models import ConversationRecord, RunRequest, WorkspaceRecord
+from pydantic import ValidationError
+
+from patchwright.bot.conversation_models import (
+    ConversationActivity,
+    ConversationRecord,
+    RunRequest,
+    StoredState,
+    WorkspaceRecord,
+)
 from patchwright.bot.redis.connection import RedisStore, redis_errors
 from patchwright.bot.redis.shared_run_log import stream_key, writer_key
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.events import Message
+from patchwright.runtime import VERSION
 
 CONVERSATIONS_KEY = "patchwright:conversations"  # hash: id -> ConversationRecord
+ORDER_KEY = "patchwright:conversation_order"  # sorted set: id of the conversation -> its number
 WORKSPACES_KEY = "patchwright:workspaces"  # hash: id -> WorkspaceRecord
+COUNT_KEY = "patchwright:conversation_count"  # number of the latest conversation
 RUN_REQUESTS_KEY = "patchwright:conversation_runs"  # hash: id of the conversation -> RunRequest
 MAX_MESSAGES = 100
 """Messages of one conversation that may wait for its agent."""
 CLAIM_MS = 20_000  # more than it takes to acquire the lease of a conversation
 BLOCK_MS = 2000  # less than the time limit for a response of Redis
+STATE_SECONDS = 30 * 24 * 3600  # After that, the log is read once more.
+READ_COUNT = 200  # maximum entries of each log in one response
 # Replaces a field of a hash, or removes it, if it has the expected value. KEYS: hash. ARGV: field, expected value, new
 # value ("" removes the field).
 _REPLACE_SCRIPT = """
 if redis.call('hget', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
 if ARGV[3] == '' then return redis.call('hdel', KEYS[1], ARGV[1]) end
 redis.call('hset', KEYS[1], ARGV[1], ARGV[3])
+return 1
+"""
+# Adds a conversation, unless its id is taken. KEYS: conversations, order, count. ARGV: id, record.
+_ADD_SCRIPT = """
+if redis.call('hsetnx', KEYS[1], ARGV[1], ARGV[2]) == 0 then return 0 end
+redis.call('zadd', KEYS[2], redis.call('incr', KEYS[3]), ARGV[1])
+return 1
+"""
+# Deletes a conversation, unless it was changed or deleted, or an agent works on it. KEYS: conversations, order, run
+# requests, lease of its log, keys to delete. ARGV: id, record.
+_DELETE_SCRIPT = """
+if redis.call('hget', KEYS[1], ARGV[1]) ~= ARGV[2] or redis.call('exists', KEYS[4]) == 1 then return 0 end
+redis.call('hdel', KEYS[1], ARGV[1])
+redis.call('zrem', KEYS[2], ARGV[1])
+redis.call('hdel', KEYS[3], ARGV[1])
+redis.call('del', unpack(KEYS, 5))
 return 1
 """
 
@@ -32,34 +61,44 @@ class ConversationRecords(RedisStore):
     async def add_conversation(self, record: ConversationRecord) -> bool:
         """Returns False if there is already a conversation with this id."""
         with redis_errors():
-            return bool(
-                await cast("Any", self._redis.hsetnx(CONVERSATIONS_KEY, record.id, record.model_dump_json()))
-            )
+            arguments = (CONVERSATIONS_KEY, ORDER_KEY, COUNT_KEY, record.id, record.model_dump_json())
+            return bool(await cast("Any", self._redis.eval(_ADD_SCRIPT, 3, *arguments)))
 
-    async def save_conversation(self, record: ConversationRecord) -> None:
-        with redis_errors():
-            await cast("Any", self._redis.hset(CONVERSATIONS_KEY, record.id, record.model_dump_json()))
+    async def replace_conversation(self, old: ConversationRecord, new: ConversationRecord) -> bool:
+        """Returns False if another process has deleted or replaced the conversation."""
+        return await self._replace(CONVERSATIONS_KEY, old.id, old.model_dump_json(), new.model_dump_json())
 
     async def get_conversation(self, id: str) -> ConversationRecord | None:
         with redis_errors():
             text = await cast("Any", self._redis.hget(CONVERSATIONS_KEY, id))
         return None if text is None else ConversationRecord.model_validate_json(text)
 
-    async def list_conversations(self) -> tuple[ConversationRecord, ...]:
-        """Returns all conversations, oldest first."""
+    async def list_conversations(
+        self, after: int = 0, limit: int = -1
+    ) -> tuple[tuple[ConversationRecord, ...], int]:
+        """Returns the conversations with numbers above `after`, oldest first, and the last one's number, or `after` if
+        there are none. A number never changes, and none is used twice. A negative limit is none.
+        """
         with redis_errors():
-            texts = await cast("Any", self._redis.hvals(CONVERSATIONS_KEY))
-        records = [ConversationRecord.model_validate_json(text) for text in texts]
-        return tuple(sorted(records, key=lambda record: (record.created_at, record.id)))
-
-    async def delete_conversation(self, id: str, logs: Iterable[RunId]) -> None:
-        """Deletes the conversation with these logs and its waiting messages."""
-        with redis_errors():
-            await cast("Any", self._redis.hdel(CONVERSATIONS_KEY, id))
-            await cast("Any", self._redis.hdel(RUN_REQUESTS_KEY, id))
-            await self._redis.delete(
-                _messages_key(id), _pause_key(id), _problem_key(id), *map(stream_key, logs)
+            numbers = await self._redis.zrangebyscore(
+                ORDER_KEY, f"({after}", "+inf", start=0, num=limit, withscores=True
             )
+            ids = [id for id, _ in numbers]
+            texts = await cast("Any", self._redis.hmget(CONVERSATIONS_KEY, ids)) if ids else []
+        records = [ConversationRecord.model_validate_json(text) for text in texts if text is not None]
+        return tuple(records), int(numbers[-1][1]) if numbers else after
+
+    async def delete_conversation(self, record: ConversationRecord, logs: Iterable[RunId]) -> bool:
+        """Deletes the conversation with these logs and its waiting messages. Returns False if another process has
+        changed or deleted it, or works on it.
+        """
+        id = record.id
+        keys = [CONVERSATIONS_KEY, ORDER_KEY, RUN_REQUESTS_KEY, writer_key(record.log)]
+        keys += [_messages_key(id), _pause_key(id), _problem_key(id)]
+        keys += [name(log) for log in logs for name in (stream_key, _state_key)]
+        with redis_errors():
+            arguments = (*keys, id, record.model_dump_json())
+            return bool(await cast("Any", self._redis.eval(_DELETE_SCRIPT, len(keys), *arguments)))
 
     async def save_workspace(self, record: WorkspaceRecord) -> None:
         with redis_errors():
@@ -120,9 +159,12 @@ class ConversationRecords(RedisStore):
 
     async def replace_run_request(self, id: str, old: RunRequest, new: RunRequest | None) -> bool:
         """Replaces a request; None removes it. Returns False if another process has replaced it before."""
-        texts = (old.model_dump_json(), new.model_dump_json() if new else "")
+        text = new.model_dump_json() if new else ""
+        return await self._replace(RUN_REQUESTS_KEY, id, old.model_dump_json(), text)
+
+    async def _replace(self, key: str, *arguments: str) -> bool:
         with redis_errors():
-            return bool(await cast("Any", self._redis.eval(_REPLACE_SCRIPT, 1, RUN_REQUESTS_KEY, id, *texts)))
+            return bool(await cast("Any", self._redis.eval(_REPLACE_SCRIPT, 1, key, *arguments)))
 
     async def fail_run(self, id: str, problem: str) -> None:
         """Removes the request, and stores why its work ended without an event in the log."""
@@ -130,10 +172,32 @@ class ConversationRecords(RedisStore):
             await self._redis.set(_problem_key(id), problem)
             await cast("Any", self._redis.hdel(RUN_REQUESTS_KEY, id))
 
-    async def get_problem(self, id: str) -> str:
-        """Returns why the latest run failed; empty if it did not."""
+    async def list_activities(self, records: Iterable[ConversationRecord]) -> list[ConversationActivity]:
+        """Returns what Redis knows of each conversation besides its log, with one request for all."""
         with redis_errors():
-            return (await self._redis.get(_problem_key(id)) or b"").decode()
+            async with self._redis.pipeline() as pipeline:
+                for record in records:
+                    pipeline.exists(writer_key(record.log))
+                    pipeline.hexists(RUN_REQUESTS_KEY, record.id)
+                    pipeline.llen(_messages_key(record.id))
+                    pipeline.get(_problem_key(record.id))
+                    pipeline.xlen(stream_key(record.log))
+                    pipeline.get(_state_key(record.log))
+                found = iter(await pipeline.execute())
+        return [
+            ConversationActivity(
+                is_running=bool(writer or request),
+                has_messages=bool(messages),
+                problem=(problem or b"").decode(),
+                log_length=length,
+                stored=_parse_state(stored),
+            )
+            for writer, request, messages, problem, length, stored in zip(*[found] * 6, strict=True)
+        ]
+
+    async def save_state(self, log: RunId, state: StoredState) -> None:
+        with redis_errors():
+            await self._redis.set(_state_key(log), state.model_dump_json(), ex=STATE_SECONDS)
 
     async def request_pause(self, id: str) -> None:
         with redis_errors():
@@ -152,13 +216,26 @@ class ConversationRecords(RedisStore):
         with redis_errors():
             return bool(await self._redis.exists(writer_key(log)))
 
-    async def read_entries(self, log: RunId, position: str, *, wait: bool) -> list[tuple[str, str]]:
-        """Returns the entries of the log after a position of the stream ("0" is its start), each with its own
-        position. If there is none and `wait` is True, waits up to BLOCK_MS milliseconds.
+    async def wait_for_entries(self, positions: Mapping[RunId, str]) -> dict[RunId, list[tuple[str, str]]]:
+        """Returns entries of these logs after a position in the stream of each ("0" is its start), each entry with its
+        own position. If there are none, waits up to BLOCK_MS milliseconds. Uses one connection for all logs.
         """
+        logs = {stream_key(log).encode(): log for log in positions}
         with redis_errors():
-            streams = await self._redis.xread({stream_key(log): position}, block=BLOCK_MS if wait else None)
-        return [(key.decode(), fields[b"entry"].decode()) for _, found in streams for key, fields in found]
+            streams = await self._redis.xread(
+                dict(zip(logs, positions.values(), strict=True)), count=READ_COUNT, block=BLOCK_MS
+            )
+        return {
+            logs[name]: [(key.decode(), fields[b"entry"].decode()) for key, fields in found]
+            for name, found in streams
+        }
+
+
+def _parse_state(text: bytes | None) -> StoredState | None:
+    try:
+        return StoredState.model_validate_json(text or b"")
+    except ValidationError:  # There is none, or another version has stored it.
+        return None
 
 
 def _messages_key(id: str) -> str:
@@ -175,3 +252,8 @@ def _pause_key(id: str) -> str:
 
 def _problem_key(id: str) -> str:
     return f"patchwright:conversation:{id}:problem"
+
+
+def _state_key(log: RunId) -> str:
+    # Another version may describe the same log differently.
+    return f"patchwright:conversation_state:{VERSION}:{log}"

@@ -53,6 +53,7 @@ end
 return redis.call('xlen', KEYS[2])
 """
 NO_LEASE = -2
+_StreamEntries = list[tuple[bytes, dict[bytes, bytes]]]
 # KEYS: lease, stream, unarchived. ARGV: run, number of archived lines, retention in seconds.
 _EXPIRE_STREAM_SCRIPT = """
 if redis.call('exists', KEYS[1]) == 1 or redis.call('xlen', KEYS[2]) ~= tonumber(ARGV[2]) then return 0 end
@@ -111,8 +112,9 @@ class SharedLogStore:
                 await shared.release()
 
     def read(self, run: RunId) -> Trajectory:
-        """Returns the log of the run. If Redis and the disk both contain a copy, reads the longer copy. If both
-        copies are missing, reads the log from the archive.
+        """Returns the log of the run. If Redis and the disk both contain a copy, reads the longer copy; if both are
+        equally long, the one in Redis, which another worker may have written. If both copies are missing, reads the
+        log from the archive.
 
         Blocks. Raises LogError.
         """
@@ -120,12 +122,11 @@ class SharedLogStore:
             local: Trajectory | LogError = self._files.read(run)
         except LogError as exc:
             local = exc
-        count = 0 if isinstance(local, LogError) else len(local)
+        known = () if isinstance(local, LogError) else local.entries
         with contextlib.suppress(QueueDown), redis_errors():
-            if cast("int", self._blocking_redis.xlen(stream_key(run))) > count:
-                entries = cast(
-                    "list[tuple[bytes, dict[bytes, bytes]]]", self._blocking_redis.xrange(stream_key(run))
-                )
+            length = cast("int", self._blocking_redis.xlen(stream_key(run)))
+            if length > len(known) or (length == len(known) > 0 and not self._is_last(run, known[-1])):
+                entries = cast("_StreamEntries", self._blocking_redis.xrange(stream_key(run)))
                 return Trajectory(_parse_entries(entries))
         if isinstance(local, Trajectory):
             return local
@@ -133,6 +134,10 @@ class SharedLogStore:
             return self._read_archived(run)
         except LogError:
             raise local from None
+
+    def _is_last(self, run: RunId, entry: Entry) -> bool:
+        last = cast("_StreamEntries", self._blocking_redis.xrevrange(stream_key(run), count=1))
+        return _parse_entries(last) == (entry,)
 
     def delete(self, run: RunId) -> None:
         """Deletes the log on the local disk. Blocks."""
@@ -232,7 +237,7 @@ class SharedRunLog:
         except QueueDown as exc:  # the local log is enough to continue
             log.warning("run continues without redis", extra={"run": self._run, "reason": str(exc)})
             return
-        shared = _parse_entries(cast("list[tuple[bytes, dict[bytes, bytes]]]", stream_entries))
+        shared = _parse_entries(cast("_StreamEntries", stream_entries))
         if not shared and not self._file.trajectory.entries:
             try:
                 async with asyncio.timeout(archive_wait):
@@ -296,7 +301,7 @@ class SharedRunLog:
             )
 
 
-def _parse_entries(stream_entries: list[tuple[bytes, dict[bytes, bytes]]]) -> tuple[Entry, ...]:
+def _parse_entries(stream_entries: _StreamEntries) -> tuple[Entry, ...]:
     try:
         return tuple(ENTRY_ADAPTER.validate_json(fields[b"entry"]) for _, fields in stream_entries)
     except (ValidationError, KeyError) as exc:

@@ -38,7 +38,7 @@ def run_redis(directory: Path) -> Iterator[str]:
         shutil.rmtree(socket.parent)
 
 
-def start_server(data: Path, **variables: str) -> tuple[subprocess.Popen[str], str]:
+def start_server(data: Path, port: str = "0", **variables: str) -> tuple[subprocess.Popen[str], str]:
     """Starts `patchwright serve` without a worker. Returns the process and the server's address."""
     environment = {
         **os.environ,
@@ -51,7 +51,7 @@ def start_server(data: Path, **variables: str) -> tuple[subprocess.Popen[str], s
         "GITHUB_TOKEN": "ghp_of_tests",
         **variables,
     }
-    command = [*preloaded_command(), "serve", "--no-worker", "--port", "0"]
+    command = [*preloaded_command(), "serve", "--no-worker", "--port", port]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     for line in process.stdout:

@@ -19,7 +19,9 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from tests.end_to_end.conftest import FIX_TURNS, Scenario
+from patchwright import LLM, Conversation, RemoteWorkspace, default_agent
+from tests.end_to_end.conftest import CODE, FIX_TURNS, TESTS, Scenario
+from tests.end_to_end.conftest import KEY as MODEL_KEY
 
 CHECKOUT = Path(__file__).parents[2]
 IMAGE = f"patchwright-test-compose:{os.getpid()}"
@@ -172,6 +174,18 @@ async def run_compose(
         await asyncio.to_thread(run, "docker", "network", "rm", name)
 
 
+def fix_in_a_conversation(url: str, key: str, llm: LLM) -> str:
+    """Lets an agent of the HTTP API fix the code of the scenario. Returns the fixed code."""
+    with RemoteWorkspace(url, api_key=key) as workspace:
+        workspace.file_upload("calc.py", CODE.encode())
+        workspace.file_upload("tests/test_calc.py", TESTS.encode())
+        conversation = Conversation(default_agent(llm), workspace)
+        conversation.send_message("Make add() add.")
+        state = conversation.run()
+        assert state.status == "finished", state.detail
+        return workspace.file_download("calc.py").decode()
+
+
 async def wait_for_pulls(scenario: Scenario, pulls: int) -> None:
     async with asyncio.timeout(180):
         while len(scenario.repo.pulls) < pulls:
@@ -192,6 +206,14 @@ async def test_a_compose_deployment_handles_labels_upgrades_and_backups(
         await scenario.fake_github.add_label(scenario.issue, "fix-me", by="maintainer")
         await wait_for_pulls(scenario, 1)
         assert scenario.pull.draft is False
+        key = (await compose("exec", "-T", "server", "patchwright", "api-key", "create", "client")).strip()
+        settings = dict(
+            line.split("=", 1) for line in (tmp_path / "patchwright.env").read_text().splitlines()
+        )
+        llm = LLM(model="openai/recorded", api_key=MODEL_KEY, base_url=settings["PATCHWRIGHT_MODEL_BASE_URL"])
+        url = f"http://127.0.0.1:{compose.port}"
+        fixed = await asyncio.to_thread(fix_in_a_conversation, url, key, llm)
+        assert fixed == CODE.replace("a - b", "a + b")
 
         another = scenario.fake_github.create_issue(
             scenario.repo, title="add() again", body="It should add.", by="reporter"

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, assume, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from patchwright.bot.conversation_models import WorkspaceRecord, WorkspaceSpec
@@ -99,6 +99,8 @@ def server() -> Iterator[str]:
 @schema.parametrize()
 @settings(max_examples=CASES, deadline=None, suppress_health_check=list(HealthCheck))
 def test_every_answer_to_a_generated_request_is_described(case: schemathesis.Case, server: str) -> None:
+    # The URL does not contain such a parameter, so the request is valid.
+    assume(not any(value in ([], {}, None) for value in case.query.values()))
     existing = EXISTING.get(case.path.partition("/{id}")[0], "")
     # About half of the requests name a resource that exists.
     if (

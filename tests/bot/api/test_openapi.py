@@ -2,9 +2,13 @@
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
+from jsonschema import Draft202012Validator
+
+from patchwright import LLM, default_agent
 from patchwright.bot.api.openapi import ApiApplication
 from patchwright.bot.redis.api_keys import API_SCOPES
 from patchwright.bot.web.application import ROUTERS
@@ -24,6 +28,22 @@ def test_the_published_description_is_up_to_date() -> None:
     if os.environ.get("PATCHWRIGHT_REGENERATE"):
         COPY.write_text(text)
     assert COPY.read_text() == text
+
+
+def test_the_description_includes_the_agents_that_the_docs_and_the_library_write() -> None:
+    description = describe()
+    (example,) = re.findall(r'^\{"kind": "Agent".*$', COPY.with_name("http-api.md").read_text(), re.MULTILINE)
+    written = default_agent(LLM(model="openai/m", api_key="k")).model_dump_json(
+        context={"expose_secrets": True}
+    )
+    validator = Draft202012Validator(
+        {"$ref": "#/components/schemas/Agent", "components": description["components"]}
+    )
+    for agent in (json.loads(example), json.loads(written)):
+        assert list(validator.iter_errors(agent)) == []
+        assert list(validator.iter_errors({**agent, "steps": 3}))
+    (named, other) = description["components"]["schemas"]["NewConversation"]["properties"]["agent"]["anyOf"]
+    assert (named, other["type"]) == ({"$ref": "#/components/schemas/Agent"}, "object")
 
 
 async def test_the_server_shows_the_description_without_a_key() -> None:

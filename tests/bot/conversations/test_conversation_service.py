@@ -271,3 +271,26 @@ async def test_a_container_is_removed_when_another_process_has_the_workspace(dep
         while one.workspaces._open:
             await asyncio.sleep(0.1)
     assert list(two.workspaces._open) == [record.id]
+
+
+async def test_a_replaced_agent_works_in_the_next_run_on_any_server(deployment: Deployment) -> None:
+    one, two = [await deployment.start(name, continues=False) for name in ("one", "two")]
+    record = await create(one, LookingAgent(looks=0), PROMPT, TASK)
+    await one.run(record)
+    await wait_for_end(one, record)
+    replaced, _ = await two.create("talk", LookingAgent(looks=2), record.workspace)
+    await one.send("talk", "Look.")
+    await one.run(replaced)
+    assert "tool_result" in await wait_for_end(one, record)  # The first agent never looks.
+
+
+async def test_an_agent_does_not_start_in_a_conversation_that_is_deleted_at_the_same_time(
+    deployment: Deployment,
+) -> None:
+    one, two = [await deployment.start(name, continues=False) for name in ("one", "two")]
+    record = await create(one, LookingAgent(), PROMPT, TASK)
+    await two.delete(record)
+    await one.records.request_run("talk", RunRequest(after=0))
+    await one._work(record)
+    assert STEPS == []
+    assert (await one.create("talk", LookingAgent(), record.workspace))[0].log != record.log

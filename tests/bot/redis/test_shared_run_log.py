@@ -59,6 +59,8 @@ async def test_a_live_writer_keeps_its_run_and_a_dead_one_is_replaced(url: str, 
             with pytest.raises(LogError, match="Another worker has taken over the run"):
                 await log.append(message("a ghost"))
             assert list(successor.trajectory) == [message("here"), message("there")]
+    # Not the equally long file with the ghost.
+    assert list(one.read(RUN)) == [message("here"), message("there")]
     async with one.open(RUN) as log:
         assert list(log.trajectory) == [message("here"), message("there")]
     await redis.aclose()
