@@ -168,7 +168,7 @@ def test_a_missing_file_is_detected() -> None:
 SETTINGS = {environment_variable(key) for key in Settings.model_fields} | CLIENT_VARIABLES
 NAMING = [
     *PAGES,
-    *tracked("action.yml", ".github", "compose.yaml", "*.env.example", "packaging", "Dockerfile"),
+    *tracked("action.yml", ".github", "compose*.yaml", "*.env.example", "packaging", "Dockerfile"),
 ]
 
 

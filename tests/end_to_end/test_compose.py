@@ -67,16 +67,21 @@ def image() -> Iterator[str]:
 
 @dataclass
 class Compose:
-    """A project of compose.yaml with the settings of a scenario."""
+    """A project of compose.yaml and compose.conversations.yaml with the settings of a scenario."""
 
     place: Path
     name: str
     port: int
 
     async def __call__(self, *arguments: str) -> str:
-        files = ["--file", str(CHECKOUT / "compose.yaml"), "--file", str(self.place / "override.yaml")]
+        files = [
+            CHECKOUT / "compose.yaml",
+            CHECKOUT / "compose.conversations.yaml",
+            self.place / "override.yaml",
+        ]
         place = ["--project-directory", str(self.place), "--project-name", self.name]
-        return await asyncio.to_thread(run, *program(), *files, *place, *arguments)
+        named = (argument for file in files for argument in ("--file", str(file)))
+        return await asyncio.to_thread(run, *program(), *named, *place, *arguments)
 
     async def ready(self, path: str = "/readyz") -> None:
         async with httpx.AsyncClient(trust_env=False) as client, asyncio.timeout(120):
