@@ -8,6 +8,9 @@ without the patch), as a share of the time for the full suite. `..._at_once` is 
 finished before the baseline. `proof_waiting` is the time that a run waits for the baseline if its agent
 takes longer than the suite: once at the start, so that the first message can include its result, and once
 at the end. Floor of the verdicts: one run of these 20 tests by hand.
+
+`proof_of_both_sides` is the whole proof of the patch with a suite of 10 s (25 of the files), from the baseline to the
+last repetition, as a multiple of two runs of this suite by hand.
 """
 
 import asyncio
@@ -33,6 +36,7 @@ SECONDS = 600
 SUITE = Suite(command="python3 -m pytest -q", runner="pytest", command_reason="")
 SUITES = Suites(all=(SUITE,), primary=SUITE)
 CHANGED = "module_42.py"
+FILES_OF_10_SECONDS = "test_module_[34]?.py test_module_5[0-4].py"
 
 
 def measure() -> list[Result]:
@@ -56,7 +60,9 @@ async def _measure(directory: Path) -> list[Result]:
         async with BaselineRuns(workspace, sandboxes, "unknown", SECONDS) as unknown:
             unknown.start(SUITE)
             at_once = await _first(workspace, patch, sandboxes, unknown)
-    floor = 100 * _by_hand(tree, path) / suite
+        whole = await _prove(workspace, patch, sandboxes)
+    floor = 100 * _by_hand(tree, path, f"test_{CHANGED}") / suite
+    twice = _by_hand(tree, path, FILES_OF_10_SECONDS) + _by_hand(tree, path, FILES_OF_10_SECONDS)
     return [
         Result(name="proof_waiting", value=waited, unit="s", floor=0, target=1),
         Result(name="proof_first_verdict", value=100 * first / suite, unit="%", floor=floor, target=10),
@@ -67,6 +73,7 @@ async def _measure(directory: Path) -> list[Result]:
             floor=floor,
             target=None,
         ),
+        Result(name="proof_of_both_sides", value=whole / twice, unit="x", floor=1, target=1.3),
     ]
 
 
@@ -83,6 +90,19 @@ async def _first(workspace: Workspace, patch: Patch, sandboxes: LocalSandboxes, 
     elapsed = time.perf_counter() - started_at
     (verdict,) = verdicts
     assert (verdict.kind, verdict.partial, len(verdict.fail_to_pass)) == ("fixed", True, 1), verdict
+    return elapsed
+
+
+async def _prove(workspace: Workspace, patch: Patch, sandboxes: LocalSandboxes) -> float:
+    """Returns the seconds of the baseline and of the whole verification, with a suite of 10 seconds."""
+    suite = Suite(command=f"{SUITE.command} {FILES_OF_10_SECONDS}", runner="pytest", command_reason="")
+    started_at = time.perf_counter()
+    async with BaselineRuns(workspace, sandboxes, "whole", SECONDS) as bases:
+        await bases.start(suite)
+        setup = TestSetup(Suites(all=(suite,), primary=suite), sandboxes, "whole", SECONDS)
+        verdict = await verify_patch(workspace, patch, setup, bases)
+    elapsed = time.perf_counter() - started_at
+    assert (verdict.kind, verdict.partial, len(verdict.fail_to_pass)) == ("fixed", False, 1), verdict
     return elapsed
 
 
@@ -103,10 +123,10 @@ async def _waited(workspace: Workspace, sandboxes: LocalSandboxes) -> float:
         return waited + time.perf_counter() - started_at
 
 
-def _by_hand(tree: Path, path: str) -> float:
+def _by_hand(tree: Path, path: str, files: str) -> float:
     started_at = time.perf_counter()
     subprocess.run(
-        ["python3", "-m", "pytest", "-q", f"test_{CHANGED}"],
+        ["sh", "-c", f"python3 -m pytest -q {files}"],
         cwd=tree,
         env={"PATH": path},
         stdout=subprocess.DEVNULL,
