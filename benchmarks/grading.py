@@ -18,14 +18,12 @@ import random
 import subprocess
 import sys
 import tempfile
-from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.grading_fixtures import FIXTURES, Fixture
 from benchmarks.measure import Result, report
-from patchwright.bot.cli.settings_loading import load_settings
 from patchwright.bot.composition import composition_root
 from patchwright.evaluation.built_repository import BuiltRepository
 from patchwright.evaluation.checkouts import check_out
@@ -76,13 +74,15 @@ def make_random_cases() -> Iterator[Case]:
     """Yields results of tests with parameters, and lists in which the ids are cut at a space, as in SWE-bench."""
     rng = random.Random(21)
     for number in range(RANDOM_RESULTS):
-        names = [f"tests/test_{rng.choice('ab')}.py::test_{rng.randrange(9)}" for _ in range(rng.randrange(8))]
+        names = [
+            f"tests/test_{rng.choice('ab')}.py::test_{rng.randrange(9)}" for _ in range(rng.randrange(8))
+        ]
         tests = [name + rng.choice(("", "[a]", "[a b]", "[a c]", "[x[0] y]", "[(a b]")) for name in names]
         statuses = {test: rng.choice((*STATUSES, "PASSED", "PASSED")) for test in tests}
-        listed = [test.split()[0] if rng.random() < 0.7 else test for test in tests] + ["tests/test_a.py::test_absent"]
-        passing, skipped = (
-            [rng.choice(listed) for _ in range(rng.randrange(least, 4))] for least in (1, 0)
-        )
+        listed = [test.split()[0] if rng.random() < 0.7 else test for test in tests] + [
+            "tests/test_a.py::test_absent"
+        ]
+        passing, skipped = ([rng.choice(listed) for _ in range(rng.randrange(least, 4))] for least in (1, 0))
         ours = HiddenTestRun(statuses={test: STATUSES[status] for test, status in statuses.items()})
         fail_to_pass, pass_to_pass = tuple(passing), tuple(skipped)
         score = grade(ours, fail_to_pass, pass_to_pass)
@@ -144,7 +144,7 @@ def _encode(files: dict[str, str]) -> dict[str, bytes]:
 
 async def evaluate_fixtures(directory: Path) -> tuple[list[Case], list[str]]:
     """Returns our judgment on each patch of each instance, and the instances that were left out."""
-    settings = use_practice_model(load_settings(Namespace()), "gold", "http://127.0.0.1")
+    settings = composition_root.read_settings({}, composition_root.read_environment(), None, None)
     settings = settings.model_copy(update={"data": directory / "data", "language_images": {}})
     cases: list[Case] = []
     left_out: list[str] = []
@@ -211,7 +211,10 @@ def measure() -> list[Result]:
         cases, left_out = asyncio.run(evaluate_fixtures(Path(directory)))
     for text in left_out:
         _print(f"left out {text}")
-    kinds = {kind: [case for case in cases if case.name.endswith(f" {kind}")] for kind in ("gold", "empty", "wrong")}
+    kinds = {
+        kind: [case for case in cases if case.name.endswith(f" {kind}")]
+        for kind in ("gold", "empty", "wrong")
+    }
     resolved = {kind: sum(case.score.resolved for case in found) for kind, found in kinds.items()}
     figures: tuple[tuple[str, float, float | None], ...] = (
         ("random_results", len(random_cases), None),
