@@ -3,7 +3,7 @@
 Install `swebench` into an environment of its own, and set SWEBENCH_PYTHON to its Python. There are two parts:
 
 1. Random results and lists of tests. Both graders must judge each of them in the same way.
-2. Instances in the format of SWE-bench, three for each test runner (grading_fixtures.py). Each is evaluated as
+2. Instances in the format of SWE-bench, three for each test runner (grading_fixtures.toml). Each is evaluated as
    `patchwright evaluate` does it, with the reference fix, without a change, and with a wrong fix that breaks other
    tests. SWE-bench's parser of the runner reads the output of the same run, and its harness grades the result.
 
@@ -22,10 +22,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.grading_fixtures import FIXTURES, Fixture
+from benchmarks.grading_fixtures import load_fixtures
 from benchmarks.measure import Result, report
 from patchwright.bot.composition import composition_root
-from patchwright.evaluation.built_repository import BuiltRepository
 from patchwright.evaluation.checkouts import check_out
 from patchwright.evaluation.hidden_tests import HiddenTestRun, HiddenTests, Score, grade
 from patchwright.evaluation.instances import Instance
@@ -99,49 +98,6 @@ def ask_swebench(python: str, cases: list[Case]) -> list[dict[str, Any]]:
     return answers
 
 
-async def build_row(fixture: Fixture, function: str, clones: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """Returns an instance in the format of SWE-bench, and the patches to evaluate by name."""
-    others = [name for name in fixture.bugs if name != function]
-    config = f"setup = ''\n\n[[tests]]\ncommand = {json.dumps(fixture.command)}\n"
-    common = {**fixture.files, ".github/patchwright.toml": config}
-    buggy, fixed, wrong = (
-        {fixture.source: _break_functions(fixture, names)} for names in ([function], [], others)
-    )
-    old_tests, tests = (
-        {fixture.test_file: "".join((fixture.header, *map(fixture.tests.__getitem__, names), fixture.footer))}
-        for names in (others, fixture.bugs)
-    )
-    base = common | buggy | old_tests
-    name = f"{fixture.runner}__calc-{[*fixture.bugs].index(function) + 1}"
-    repository = await BuiltRepository.create(clones / name.rpartition("-")[0] / name, _encode(base))
-    diffs = [await repository.diff(_encode(base | changed)) for changed in (fixed, wrong, tests)]
-    row = {
-        "instance_id": name,
-        "repo": f"{name.rpartition('-')[0]}/{name}",
-        "base_commit": repository.commit,
-        "problem_statement": f"{function}() is wrong",
-        "patch": diffs[0],
-        "test_patch": diffs[2],
-        "FAIL_TO_PASS": json.dumps(fixture.fail_to_pass[function]),
-        "PASS_TO_PASS": json.dumps(
-            [*fixture.others, *(test for other in others for test in fixture.fail_to_pass[other])]
-        ),
-    }
-    return row, {"gold": diffs[0], "empty": "", "wrong": diffs[1]}
-
-
-def _break_functions(fixture: Fixture, functions: list[str]) -> str:
-    code = fixture.code
-    for function in functions:
-        right, wrong = fixture.bugs[function]
-        code = code.replace(right, wrong)
-    return code
-
-
-def _encode(files: dict[str, str]) -> dict[str, bytes]:
-    return {path: text.encode() for path, text in files.items()}
-
-
 async def evaluate_fixtures(directory: Path) -> tuple[list[Case], list[str]]:
     """Returns our judgment on each patch of each instance, and the instances that were left out."""
     settings = composition_root.read_settings({}, composition_root.read_environment(), None, None)
@@ -151,28 +107,26 @@ async def evaluate_fixtures(directory: Path) -> tuple[list[Case], list[str]]:
     async with PracticeModel("gold", ()) as model:
         settings = use_practice_model(settings, "gold", model.base_url)
         async with composition_root.build_run_dependencies(settings, notify=_print) as deps:
-            for fixture in FIXTURES:
-                for function in fixture.bugs:
-                    row, patches = await build_row(fixture, function, directory / "clones")
+            for fixture in load_fixtures():
+                for function in fixture.functions:
+                    row, patches = await fixture.build_row(function, directory / "clones")
                     instance = read_row(row, directory / "clones")
                     runs = await _run_patches(instance, patches, directory, deps)
                     if runs["gold"].problem:
                         left_out.append(f"{instance.id}: {runs['gold'].problem}")
                         continue
-                    for name, run in runs.items():
-                        score = grade(run, instance.fail_to_pass, instance.pass_to_pass)
-                        cases.append(
-                            Case(
-                                f"{instance.id} {name}",
-                                instance.fail_to_pass,
-                                instance.pass_to_pass,
-                                score,
-                                parser=fixture.parser,
-                                output=run.output,
-                            )
-                        )
-                        _print(f"{instance.id} {name}: {'resolved' if score.resolved else 'not resolved'}")
+                    cases += _judge(fixture.parser, instance, runs)
     return cases, left_out
+
+
+def _judge(parser: str, instance: Instance, runs: dict[str, HiddenTestRun]) -> Iterator[Case]:
+    fail_to_pass, pass_to_pass = instance.fail_to_pass, instance.pass_to_pass
+    for name, run in runs.items():
+        score = grade(run, fail_to_pass, pass_to_pass)
+        _print(f"{instance.id} {name}: {'resolved' if score.resolved else 'not resolved'}")
+        yield Case(
+            f"{instance.id} {name}", fail_to_pass, pass_to_pass, score, parser=parser, output=run.output
+        )
 
 
 async def _run_patches(
