@@ -8,7 +8,7 @@ Install `swebench` into an environment of its own, and set SWEBENCH_PYTHON to it
    tests. SWE-bench's parser of the runner reads the output of the same run, and its harness grades the result.
 
 Set PATCHWRIGHT_IMAGE to an image that has all test runners. An instance whose runner is missing is left out and
-reported: `script/bench grading`.
+reported. `python -m benchmarks.grading vitest go` evaluates only the instances of these runners.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ import random
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -98,7 +98,7 @@ def ask_swebench(python: str, cases: list[Case]) -> list[dict[str, Any]]:
     return answers
 
 
-async def evaluate_fixtures(directory: Path) -> tuple[list[Case], list[str]]:
+async def evaluate_fixtures(directory: Path, runners: Sequence[str]) -> tuple[list[Case], list[str]]:
     """Returns our judgment on each patch of each instance, and the instances that were left out."""
     settings = composition_root.read_settings({}, composition_root.read_environment(), None, None)
     settings = settings.model_copy(update={"data": directory / "data", "language_images": {}})
@@ -108,6 +108,8 @@ async def evaluate_fixtures(directory: Path) -> tuple[list[Case], list[str]]:
         settings = use_practice_model(settings, "gold", model.base_url)
         async with composition_root.build_run_dependencies(settings, notify=_print) as deps:
             for fixture in load_fixtures():
+                if runners and fixture.runner not in runners:
+                    continue
                 for function in fixture.functions:
                     row, patches = await fixture.build_row(function, directory / "clones")
                     instance = read_row(row, directory / "clones")
@@ -156,13 +158,13 @@ def _count_differences(python: str, cases: list[Case]) -> int:
     return different
 
 
-def measure() -> list[Result]:
+def measure(runners: Sequence[str] = ()) -> list[Result]:
     """Returns how many results were graded, and in how many of them the two graders differ."""
     if (python := os.environ.get("SWEBENCH_PYTHON")) is None:
         raise RuntimeError("Set SWEBENCH_PYTHON to the Python of an environment with swebench")
     random_cases = list(make_random_cases())
     with tempfile.TemporaryDirectory(dir="/tmp") as directory:
-        cases, left_out = asyncio.run(evaluate_fixtures(Path(directory)))
+        cases, left_out = asyncio.run(evaluate_fixtures(Path(directory), runners))
     for text in left_out:
         _print(f"left out {text}")
     kinds = {
@@ -187,4 +189,4 @@ def measure() -> list[Result]:
 
 
 if __name__ == "__main__":
-    report(measure())
+    report(measure(sys.argv[1:]))
