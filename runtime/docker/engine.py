@@ -136,15 +136,10 @@ class Engine:
         repository, _, name = tag.partition(":")
         lines = [f"LABEL {key}={json.dumps(value)}" for key, value in labels.items()]
         params = {"container": container, "repo": repository, "tag": name, "changes": lines}
-
-        def commit() -> None:
-            # The client's own method has the limit of short requests. A busy disk needs minutes for many files.
-            response = self._client._post_json(
-                self._client._url("/commit"), None, params=params, timeout=BUILD_TIMEOUT
-            )
-            self._client._raise_for_status(response)
-
-        await _run_in_thread(commit)
+        url, post = self._client._url("/commit"), self._client._post_json
+        # The client's own method has the limit of short requests. A busy disk needs minutes for many files.
+        commit = partial(post, url, None, params=params, timeout=BUILD_TIMEOUT)
+        await _run_in_thread(lambda: self._client._raise_for_status(commit()))
 
     async def pull(self, image: str) -> None:
         """Pull an image. Raises ImageUnavailable."""
