@@ -14,6 +14,7 @@ LONG = (
     "conversation_kills",
     "conversations",
     "deliveries",
+    "grading",
     "killed_evaluation",
     "kills",
     "many",
@@ -21,7 +22,17 @@ LONG = (
     "real_fixes",
     "server_section",
 )
-NOT_MEASURES = ("__init__", "__main__", "conversation_server", "endpoint", "killer", "measure", "openhands")
+NOT_MEASURES = (
+    "__init__",
+    "__main__",
+    "conversation_server",
+    "endpoint",
+    "grading_fixtures",
+    "grading_peer",
+    "killer",
+    "measure",
+    "openhands",
+)
 
 
 def main(names: list[str]) -> int:

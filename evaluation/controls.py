@@ -6,6 +6,7 @@ from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.output_text import clip_line
 
 MAX_PROBLEM = 600  # characters of an installer's output
+MAX_OUTPUT = 2_000  # characters
 
 
 class ControlResult(FrozenModel):
@@ -52,7 +53,7 @@ async def check_instance(tests: HiddenTests) -> ControlResult:
         gold_resolved=gold_score.resolved,
         empty_resolved=empty_score.resolved,
         seconds=seconds,
-        output=gold.output if problem else "",
+        output=gold.output[-MAX_OUTPUT:] if problem else "",
     )
 
 

@@ -47,11 +47,7 @@ async def run_evaluate(options: argparse.Namespace) -> int:
     """Evaluates models and writes the report. Returns the exit code."""
     directory = ResultDirectory(absolute_path(options.out or f"evaluation-{sanitize_name(options.source)}"))
     with directory.lock():
-        try:
-            report = await evaluate(options, directory)
-        except asyncio.CancelledError:
-            print_stderr("To continue the evaluation, run the same command again.")
-            raise
+        report = await evaluate(options, directory)
     if options.json:
         print_json(summarize_as_json(report, directory.path))
     else:
@@ -105,9 +101,13 @@ async def evaluate(options: argparse.Namespace, directory: ResultDirectory) -> E
                     gives_file_hints=options.file_hints,
                     writes_tests=options.write_tests,
                 ).run()
+    except asyncio.CancelledError:
+        print_stderr("The report has the results so far. To continue, run the same command again.")
+        raise
     finally:
         display.close()
-    return _write_report(options, directory, models, {instance.id for instance in instances})
+        report = _write_report(options, directory, models, {instance.id for instance in instances})
+    return report
 
 
 async def _evaluate_on_workers(

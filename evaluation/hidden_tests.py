@@ -28,9 +28,10 @@ from patchwright.resolver.suites.suite import Suite
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.sandbox import Sandboxes
 
-MAX_OUTPUT = 2_000  # characters of each suite
+SEVERITY: tuple[TestStatus, ...] = ("failed", "error", "skipped", "passed")  # the worst result first
 # Django's runner prints `test_add (tests.test_calc.AddTest)`, and from Python 3.11 on the method's name again.
 _UNITTEST_NAME = re.compile(r"(?P<test>\w+) \((?P<class>[\w.]+)\)")
+_SEPARATORS = re.compile(r"(?:\s>\s|\s|::|#)+")
 
 
 class Score(FrozenModel):
@@ -156,7 +157,7 @@ class HiddenTests:
             statuses={test: status for run in runs for test, status in _list_statuses(run)},
             seconds=sum(run.seconds for run in runs),
             problem=problem or "",
-            output="\n".join(run.output[-MAX_OUTPUT:] for run in runs),
+            output="\n".join(run.output for run in runs),
         )
 
     async def _apply(self, patch: Patch) -> tuple[Workspace, Patch]:
@@ -190,13 +191,14 @@ def grade(run: HiddenTestRun, fail_to_pass: tuple[str, ...], pass_to_pass: tuple
     show the fix either. Source: swebench 5.0.2, harness/grading.py
     """
     names = {_shorten_file(test): test for test in run.statuses}
+    endings = _index_endings(run.statuses)
 
     def get_status(test: str) -> TestStatus | None:
         if test in run.statuses:
             return run.statuses[test]
         if known := names.get(normalize_test(test)):
             return run.statuses[known]
-        return _get_status_of_truncated(test, run.statuses)
+        return _get_status_of_truncated(test, run.statuses) or endings.get(_split_name(test))
 
     return Score(
         fail_to_pass=tuple(test for test in fail_to_pass if get_status(test) == "passed"),
@@ -218,6 +220,31 @@ def _shorten_file(test: str) -> str:
     """Removes the directories of a test's file."""
     file, separator, rest = test.partition("::")
     return f"{file.rpartition('/')[2]}{separator}{rest}"
+
+
+def _index_endings(statuses: Mapping[str, TestStatus]) -> dict[tuple[str, ...], TestStatus]:
+    """Returns the results by the words with which the ids end. Python is left out, because its ids are pytest's.
+
+    In other languages, SWE-bench's parsers name a test without its file, and jest's also without its groups. If several
+    tests have this name, the worst result counts. In Go, the result of a test is that of its subtests.
+    Source: swebench 5.0.2, harness/log_parsers
+    """
+    endings: dict[tuple[str, ...], TestStatus] = {}
+    for test, status in statuses.items():
+        if test.partition("::")[0].endswith(".py"):
+            continue
+        *before, last = _split_name(test) or ("",)
+        levels = last.split("/")
+        for depth in range(1, len(levels) + 1):
+            words = (*before, "/".join(levels[:depth]))
+            for start in range(len(words)):
+                known = endings.get(words[start:], status)
+                endings[words[start:]] = min(status, known, key=SEVERITY.index)
+    return endings
+
+
+def _split_name(test: str) -> tuple[str, ...]:
+    return tuple(word for word in _SEPARATORS.split(test.rstrip(".")) if word)
 
 
 def _get_status_of_truncated(test: str, statuses: Mapping[str, TestStatus]) -> TestStatus | None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from decimal import Decimal
 
+from patchwright.evaluation.practice_models import PRACTICE_KINDS
 from patchwright.evaluation.report import EvaluationReport, ModelSummary, compare
 from patchwright.evaluation.results import AttemptResult
 from patchwright.resolver.rendering.filters import format_usage
@@ -12,9 +13,10 @@ MIN_SHARE = 0.8  # A cheaper choice must resolve at least this share of what the
 
 def recommend(report: EvaluationReport) -> str:
     """Returns for example `A resolves 11 of 20 for $3.10; B resolves 10 of 20 for $0.70. Choose B: ...`. Returns an
-    empty string if there is nothing to choose from.
+    empty string if there is nothing to choose from, as between `gold` and `empty`, which are no models.
     """
-    summaries = [summary for summary in report.models if summary.resolved.total]
+    models = [summary for summary in report.models if summary.model not in PRACTICE_KINDS]
+    summaries = [summary for summary in models if summary.resolved.total]
     if len(summaries) < 2:
         return ""
     facts = "; ".join(map(_describe, summaries)) + "."

@@ -134,4 +134,4 @@ def _without_top(name: str) -> PurePosixPath | None:
 
 
 def _is_generated(path: PurePosixPath) -> bool:
-    return path.name in GENERATED or any(part.endswith(".egg-info") for part in path.parts)
+    return path.name in GENERATED or any(part == ".git" or part.endswith(".egg-info") for part in path.parts)

@@ -27,9 +27,9 @@ from patchwright.runtime.monitored_sandbox import ContainerUsage
 if TYPE_CHECKING:
     import docker
 
-REQUEST_TIMEOUT = 60  # seconds for any request other than a build or a pull
+REQUEST_TIMEOUT = 60  # seconds for any request other than a build, a pull, or a commit
 REMOVAL_TIMEOUT = 20  # seconds to wait for a container that another process is removing
-BUILD_TIMEOUT = 1800  # seconds for which a build may print no output
+BUILD_TIMEOUT = 1800  # seconds for which a build may print no output, and for a commit
 TAIL_LINES = 60  # number of lines at the end of a build's log that are searched for the reason
 _MAX_PATH_BYTES = 1 << 15  # bytes of a path in JSON, which may need six bytes for each of 4,096
 
@@ -135,7 +135,11 @@ class Engine:
         """Commit a container as an image with this tag."""
         repository, _, name = tag.partition(":")
         lines = [f"LABEL {key}={json.dumps(value)}" for key, value in labels.items()]
-        await _run_in_thread(lambda: self._client.commit(container, repository, name, changes=lines))
+        params = {"container": container, "repo": repository, "tag": name, "changes": lines}
+        url, post = self._client._url("/commit"), self._client._post_json
+        # The client's own method has the limit of short requests. A busy disk needs minutes for many files.
+        commit = partial(post, url, None, params=params, timeout=BUILD_TIMEOUT)
+        await _run_in_thread(lambda: self._client._raise_for_status(commit()))
 
     async def pull(self, image: str) -> None:
         """Pull an image. Raises ImageUnavailable."""

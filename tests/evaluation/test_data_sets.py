@@ -1,7 +1,9 @@
 """Reading instances from each kind of source."""
 
+import io
 import json
 import sys
+import zipfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from patchwright.evaluation.built_repository import BuiltRepository
 from patchwright.evaluation.data_sets import DataSetOptions, load_instances
 from patchwright.evaluation.history import describe_problem, find_instances
 from patchwright.evaluation.package_instances import describe_fix, select_pairs
-from patchwright.evaluation.release_pairs import Pair, Registries, Release
+from patchwright.evaluation.release_pairs import Pair, Registries, Release, read_archive
 from patchwright.evaluation.swe_bench import read_row
 from patchwright.resolver.errors import UsageError
 from patchwright.resolver.git.git_process import run_git
@@ -207,6 +209,14 @@ def test_pairs_are_selected_by_name() -> None:
     assert len(select_pairs([])) > 30
     with pytest.raises(UsageError, match="no pair of releases for unknown-name"):
         select_pairs(["unknown-name"])
+
+
+def test_a_submodules_file_of_git_in_a_release_is_left_out() -> None:
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as packed:
+        packed.writestr("calc-1.0/suite/.git", "gitdir: ../.git/modules/suite\n")
+        packed.writestr("calc-1.0/.gitignore", "*.pyc\n")
+    assert read_archive(archive.getvalue()) == {".gitignore": b"*.pyc\n"}
 
 
 async def test_a_built_repository_is_the_same_each_time(tmp_path: Path) -> None:

@@ -186,6 +186,7 @@ async def test_a_killed_evaluation_continues_and_pays_each_step_once(
             await killed[0]
         assert evaluation.read_results()[1] == {}
         assert "run the same command again" in capsys.readouterr().err
+        assert evaluation.read_report()["models"][0]["missing"] == 1
         assert await evaluation.evaluate(*options) == 0
         request_count = len(model.requests)
     (result,) = evaluation.read_results()[1].values()

@@ -54,3 +54,35 @@ def test_an_instance_is_resolved_only_if_all_tests_pass() -> None:
     assert not grade(run, (), (good,)).resolved  # Nothing shows the fix.
     assert not grade(run.model_copy(update={"problem": "The suite did not end."}), (good,), ()).resolved
     assert not Score().resolved
+
+
+@pytest.mark.parametrize(
+    ("known", "name"),
+    [
+        ("example.org/calc::TestAdd", "TestAdd"),
+        ("example.org/calc::TestAdd/zero", "TestAdd/zero"),
+        ("example.org/calc::TestAdd/zero", "TestAdd"),
+        ("src/lib.rs::tests::adds", "tests::adds"),
+        ("calc.test.js::calc adds two numbers", "adds two numbers"),  # jest --verbose
+        ("calc.test.js::calc adds two numbers", "calc > adds two numbers"),  # jest --json, karma
+        ("calc.test.js::calc adds two numbers", "calc.test.js > calc > adds two numbers"),  # vitest
+        ("test/calc_test.rb::CalcTest#test_: Calc should add.", "CalcTest#test_: Calc should add"),
+        ("spec/calc_spec.rb::Calc adds", "Calc adds"),
+        ("org.example.CalcTest::adds", "org.example.CalcTest#adds"),
+    ],
+)
+def test_the_names_of_swe_bench_in_other_languages_are_understood(known: str, name: str) -> None:
+    assert grade(HiddenTestRun(statuses={known: "passed"}), (name,), ()).resolved
+    assert not grade(HiddenTestRun(statuses={known: "failed"}), (name,), ()).resolved
+    assert not grade(HiddenTestRun(statuses={known: "passed"}), (f"{name}s", f"x{name}"), ()).fail_to_pass
+
+
+def test_the_worst_result_counts_for_a_name_that_several_tests_have() -> None:
+    run = HiddenTestRun(statuses={"a.test.js::add zero": "passed", "a.test.js::sub zero": "failed"})
+    assert grade(run, ("zero",), ()).still_failing == ("zero",)
+    assert grade(run, ("add > zero",), ()).resolved
+
+
+def test_the_ids_of_python_tests_must_be_complete() -> None:
+    run = HiddenTestRun(statuses={"a.py::CalcTest::test_add": "passed"})
+    assert grade(run, ("test_add",), ()).still_failing == ("test_add",)

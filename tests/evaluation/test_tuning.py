@@ -59,6 +59,12 @@ def test_nothing_is_recommended_if_nothing_is_resolved() -> None:
     assert "nothing to recommend" in recommend(build_report(PLAN, make_controls(), attempts))
 
 
+def test_nothing_is_recommended_between_gold_and_empty() -> None:
+    attempts = [*make_results("gold", 20, "0"), *make_results("empty", 0, "0")]
+    plan = PLAN.model_copy(update={"models": ("gold", "empty")})
+    assert recommend(build_report(plan, make_controls(), attempts)) == ""
+
+
 def test_every_combination_is_tried() -> None:
     variants = build_variants(["a", "b"], ["max_steps=5,9", "max_repairs=0"])
     assert [variant.name for variant in variants] == [

@@ -81,6 +81,13 @@ def test_wrong_totals_of_jest_are_rejected(content: bytes, problem: str) -> None
         json_reports.parse_jest(content, "/w")
 
 
+def test_vitest_counts_a_skipped_test_as_passed() -> None:
+    report = json_reports.parse_jest(jest("passed", "skipped", "failed", numPassedTests=2), "/w")
+    assert report.results == {"a.js::t0": "passed", "a.js::t1": "skipped", "a.js::t2": "failed"}
+    with pytest.raises(InvalidReport, match="claims 3 passes, but contains 1"):
+        json_reports.parse_jest(jest("passed", "skipped", "failed", numPassedTests=3), "/w")
+
+
 def test_wrong_totals_of_mocha_and_rspec_are_rejected() -> None:
     one = {"fullTitle": "t", "file": "/w/test/a.js", "err": {}}
     mocha = {"stats": {"failures": 0}, "tests": [one], "passes": [], "failures": [one], "pending": []}

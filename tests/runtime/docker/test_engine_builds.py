@@ -1,6 +1,7 @@
-"""Image builds on a fake engine with prepared responses."""
+"""Image builds and commits on a fake engine with prepared responses."""
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -9,6 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from patchwright.runtime.docker import engine as engine_module
 from patchwright.runtime.docker.engine import Engine
 from patchwright.runtime.errors import EngineUnavailable, ImageUnavailable
 
@@ -30,7 +32,10 @@ def engine(answers: dict[str, tuple[int, list[dict[str, str]]]]) -> Iterator[str
 
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
-            self._answer(*answers[parse_qs(urlsplit(self.path).query)["networkmode"][0]])
+            query = parse_qs(urlsplit(self.path).query)
+            if "/commit" in self.path:
+                time.sleep(1.5)
+            self._answer(*answers[query.get("networkmode", query.get("tag", []))[0]])
 
         def _answer(self, status: int, lines: list[dict[str, str]]) -> None:
             body = "\n".join(map(json.dumps, lines)).encode()
@@ -78,3 +83,13 @@ async def test_an_engine_that_rejects_all_builds_is_reported() -> None:
     refusing = {"default": (403, [REFUSED])}
     with engine(refusing) as url, pytest.raises(EngineUnavailable, match="the Docker proxy rejected"):
         await build(url)
+
+
+async def test_a_commit_may_take_longer_than_other_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "REQUEST_TIMEOUT", 1)
+    with engine({"committed": (201, []), "rejected": (500, [REFUSED])}) as url:
+        made = await Engine.connect(url)
+        await made.commit("abc", "patchwright-x:committed", {"owner": "acme"})
+        with pytest.raises(EngineUnavailable, match="rejected"):
+            await made.commit("abc", "patchwright-x:rejected", {})
+        await made.close()
