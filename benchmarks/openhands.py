@@ -1,7 +1,7 @@
 """The agent server of OpenHands, as a peer of our server in the same run.
 
-Install `openhands-agent-server` and `openhands-tools` into an environment of their own (Python 3.12), and set
-OPENHANDS_PYTHON to its Python. Without this variable, there is no peer.
+Install `openhands-agent-server`, `openhands-sdk`, and `openhands-tools` of the same version into an environment of
+their own (Python 3.12), and set OPENHANDS_PYTHON to its Python. Without this variable, there is no peer.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ async def serve_openhands(python: str) -> AsyncIterator[Peer]:
         server = Server(f"http://127.0.0.1:{port}", process)
         with stopped(process):
             async with httpx.AsyncClient(base_url=server.url, trust_env=False, timeout=120) as client:
-                await _wait_until_healthy(client)
+                await _wait_until_healthy(client, process)
                 idle = server.kilobytes / 1000
                 llm = {"model": "openai/recorded", "api_key": "sk-benchmark", "usage_id": "agent"}
                 workspace = {"kind": "LocalWorkspace", "working_dir": directory}
@@ -73,9 +73,13 @@ async def serve_openhands(python: str) -> AsyncIterator[Peer]:
                 yield Peer(server, idle, client, created["id"])
 
 
-async def _wait_until_healthy(client: httpx.AsyncClient) -> None:
+async def _wait_until_healthy(client: httpx.AsyncClient, process: "subprocess.Popen[str]") -> None:
     async with asyncio.timeout(LIMIT):
         while True:
+            if process.poll() is not None:
+                raise RuntimeError(
+                    "The server of OpenHands has ended. Its packages must have the same version."
+                )
             with contextlib.suppress(httpx.TransportError):
                 if (await client.get("/health")).is_success:
                     return
