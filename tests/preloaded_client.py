@@ -26,6 +26,9 @@ def run(address: str, arguments: list[str]) -> int:
     for number in FORWARDED_SIGNALS:
         signal.signal(number, lambda number, _: connection.send(bytes([number])))
     code = int(connection.recv(16))
+    # The command has ended. While Python exits, a signal would end this process with another exit code.
+    for number in FORWARDED_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
     if code < 0:
         signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
