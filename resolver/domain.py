@@ -351,7 +351,7 @@ class Reported(FrozenModel):
     """Branch with the work, if there was any."""
     reason: str
     verdict: Verdict | None = None
-    """None if the job asked for no change, such as a question."""
+    """None if the job was not about a change, for example if it was a question."""
 
 
 class Rejected(FrozenModel):

@@ -17,9 +17,9 @@ SHAPE = {
     "functions with more than 7 parameters": 0,
     "functions with more than 2 inner functions": 0,
     "files of fewer than 40 lines": 24,
-    "lines": 82_597,
+    "lines": 82_595,
 }
-"""If you make a number smaller, lower it here. Raise one only if your change needs it, and say why in the commit."""
+"""No number may grow. If you make one smaller, lower it here."""
 
 
 def product_files() -> dict[str, str]:
