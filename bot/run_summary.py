@@ -13,10 +13,8 @@ from patchwright.resolver.forge import DRY_RUN_URL
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.output_text import clip_line
 
-RunState = Literal[
-    "queued", "running", "published", "reported", "input_required", "rejected", "failed", "stopped", "resumed",
-    "completed", "dry-run",
-]  # fmt: skip
+ResultState = Literal["published", "reported", "input_required", "rejected", "completed", "dry-run"]
+RunState = Literal["queued", "running", ResultState, "failed", "stopped", "resumed"]
 """The state of a run. `stopped` means that the run ended without an outcome: somebody stopped it, or its worker
 died. `resumed` is the state of a job that resumed an earlier run; the earlier run has the state of the work.
 `completed`: the patch of a local run was verified. `dry-run`: the result was shown but not published.

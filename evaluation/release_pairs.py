@@ -1,6 +1,4 @@
-"""Pairs of published releases, of which the newer one fixes the older one. Their source files are downloaded when
-they are needed.
-"""
+"""Pairs of published releases, of which the newer one fixes the older one, and the download of their files."""
 
 import hashlib
 import io
@@ -45,11 +43,6 @@ class Pair(FrozenModel):
 
 def load_pairs() -> list[Pair]:
     return [Pair.model_validate(row) for row in json.loads(PAIRS.read_text())]
-
-
-def save_pairs(pairs: list[Pair]) -> None:
-    rows = [pair.model_dump(exclude_defaults=True) for pair in pairs]
-    PAIRS.write_text(json.dumps(rows, indent=1) + "\n")
 
 
 class Registries(FrozenModel):

@@ -33,6 +33,7 @@ from packaging.version import InvalidVersion, Version
 
 from patchwright.evaluation.file_kinds import is_product, is_test
 from patchwright.evaluation.release_pairs import (
+    PAIRS,
     Files,
     Pair,
     Registries,
@@ -40,7 +41,6 @@ from patchwright.evaluation.release_pairs import (
     Release,
     load_pairs,
     read_archive,
-    save_pairs,
 )
 
 REGISTRIES = Registries.from_environment(os.environ)
@@ -62,7 +62,8 @@ def main() -> None:
         for pair in found[: WANTED[registry]]:
             judged = known.get((registry, pair.name))
             selected.append(judged if judged and judged.new == pair.new else pair)
-    save_pairs(selected)
+    rows = [pair.model_dump(exclude_defaults=True) for pair in selected]
+    PAIRS.write_text(json.dumps(rows, indent=1) + "\n")
 
 
 def _try_select(registry: Registry, name: str) -> Pair | None:
