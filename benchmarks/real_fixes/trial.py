@@ -3,9 +3,9 @@
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from patchwright.resolver.tool_actions.control_actions import Finish
 from patchwright.runtime.actions import RunShell
 
 TIMEOUT = 3600  # seconds for one trial
+DATE = "2026-01-01T00:00:00Z"
 FIX_KINDS = ("fixed", "conditional")
 DONE = Finish(cause="See the change.", change="As upstream did it.", testing="The repository's own tests.")
 
@@ -39,12 +40,16 @@ class TrialResult(BaseModel):
 
 
 async def run_trial(pair: Pair, patch: str, old: Files, patched: Tree, data: Path) -> TrialResult:
-    """Runs one trial. `data` is the data directory, in which the trials of a pair share images and baselines."""
-    with tempfile.TemporaryDirectory(prefix="real-fix-") as directory:
-        tree = Path(directory) / pair.name
+    """Runs one trial. `data` is the data directory. The trials of a pair share the setup of its sandbox, because they
+    all have the repository in the same place.
+    """
+    directory = data / "trial"
+    shutil.rmtree(directory, ignore_errors=True)
+    try:
+        tree = directory / pair.name
         _commit(tree, old, pair)
         diff = _diff(tree, old, patched)
-        issue = Path(directory) / "issue.md"
+        issue = directory / "issue.md"
         issue.write_text(f"# Fix what is wrong in {pair.name} {pair.old.version}\n\nApply the change.\n")
         apply = (
             f"git apply --whitespace=nowarn <<'END-OF-PATCH'\n{diff}END-OF-PATCH\ngit status --short | head"
@@ -55,6 +60,8 @@ async def run_trial(pair: Pair, patch: str, old: Files, patched: Tree, data: Pat
         async with RecordedModel(turns) as model:
             outcome = await _resolve(tree, issue, data, model.base_url)
         seconds = round(time.monotonic() - started_at, 1)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
     kind = str(outcome.get("verdict") or "none")
     is_right = kind in pair.verdicts if patch == "upstream" else kind not in FIX_KINDS
     return TrialResult(
@@ -119,7 +126,9 @@ def _commit(tree: Path, files: Files, pair: Pair) -> None:
         (*identity, "commit", "--quiet", "-m", pair.old.version),
         (*identity, "tag", "-a", f"v{pair.old.version}", "-m", pair.old.version),
     ):
-        subprocess.run(["git", "-C", str(tree), *arguments], check=True)
+        # With the same dates, the commit has the same name in all trials of a pair, so they share its setup.
+        dates = {"GIT_AUTHOR_DATE": DATE, "GIT_COMMITTER_DATE": DATE}
+        subprocess.run(["git", "-C", str(tree), *arguments], env=os.environ | dates, check=True)
 
 
 def _diff(tree: Path, old: Files, patched: Tree) -> str:

@@ -62,6 +62,13 @@ class Evidence:
     partial: bool = False
     """True if only the tests that the patch may affect were run."""
 
+    def repeats(self, tests: tuple[str, ...]) -> bool:
+        """Returns True if both second runs have a result for each of these tests."""
+        reruns = (self.after_rerun, self.before_rerun)
+        return bool(tests) and all(
+            run and not run.problem and run.results.keys() >= {*tests} for run in reruns
+        )
+
 
 @dataclass(frozen=True)
 class TestEdits:

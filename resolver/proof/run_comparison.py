@@ -12,6 +12,11 @@ def get_test_file(test: str) -> str:
     return test.partition("::")[0]
 
 
+def get_selectors(tests: tuple[str, ...], run: TestRun) -> tuple[str, ...]:
+    """Returns a selector for each test: its id, or its file if the test could not be collected."""
+    return tuple(dict.fromkeys(test if test in run.results else get_test_file(test) for test in tests))
+
+
 def get_test_function(test: str) -> str:
     """Returns a test id without the parameters in brackets at its end."""
     return re.sub(r"(?s)\[.*\]$", "", test)

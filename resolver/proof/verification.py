@@ -18,10 +18,16 @@ from patchwright.resolver.proof.canaries import Canary
 from patchwright.resolver.proof.collection_errors import find_added_symbols, skip_unrelated_errors
 from patchwright.resolver.proof.documentation import mark_documentation
 from patchwright.resolver.proof.evidence import Evidence, PatchTests, TestEdits
+from patchwright.resolver.proof.patch_parts import PatchParts, split_patch
 from patchwright.resolver.proof.plain_environment import require_plain_environment
 from patchwright.resolver.proof.python_modules import find_shadowing_modules
 from patchwright.resolver.proof.renumbered_tests import find_renumbered_tests
-from patchwright.resolver.proof.run_comparison import find_fail_to_pass, find_pass_to_fail, get_test_file
+from patchwright.resolver.proof.run_comparison import (
+    find_fail_to_pass,
+    find_pass_to_fail,
+    get_selectors,
+    get_test_file,
+)
 from patchwright.resolver.proof.runner_config import find_reverted_test_config
 from patchwright.resolver.proof.test_helpers import find_test_helpers
 from patchwright.resolver.proof.unchanged_tests import restore_known_results
@@ -31,7 +37,7 @@ from patchwright.resolver.proof.verdict_merge import merge_verdicts
 from patchwright.resolver.proof.weakened_tests import find_weakened_tests
 from patchwright.resolver.suites.affected_tests import find_affected_tests, find_mentions
 from patchwright.resolver.suites.execution import TestSetup, run_tests, run_tests_with_report
-from patchwright.resolver.suites.file_classifier import is_runner_config, is_test_file, is_test_related
+from patchwright.resolver.suites.file_classifier import is_test_file
 from patchwright.resolver.suites.reports.runner_report import RunnerReport
 from patchwright.resolver.suites.run_problems import require_known_options
 from patchwright.resolver.suites.suite import Suite
@@ -79,7 +85,7 @@ async def verify_patch(
     )
     if not affected_suites:
         return await mark_documentation(decide_verdict(patch, None, test_edits), workspace, changes)
-    parts = await _split_patch(workspace, patch, changes, reverted_config, helpers)
+    parts = await split_patch(workspace, patch, changes, reverted_config, helpers)
     verdicts: list[Verdict] = []
     for number, suite in enumerate(affected_suites, start=1):
         role = name if number == 1 else f"{name}-{number}"
@@ -93,58 +99,12 @@ async def verify_patch(
 
 
 @dataclass(frozen=True)
-class _PatchParts:
-    """The parts of a patch, split so that its code and its tests can run separately."""
-
-    code_only: Patch
-    """The patch without its changes to tests and test configuration."""
-    with_tests: Patch
-    """The patch with its changes to tests, but without its changes to the test configuration."""
-    tests_only: Patch
-    """Only the patch's tests and the data that they use."""
-    code_changes: tuple[FileChange, ...]
-    """The changes in `code_only`."""
-    test_changes: tuple[FileChange, ...]
-    """The changes in `tests_only`."""
-
-
-async def _split_patch(
-    workspace: Workspace,
-    patch: Patch,
-    changes: tuple[FileChange, ...],
-    excluded: frozenset[str],
-    helpers: frozenset[str],
-) -> _PatchParts:
-    rest = tuple(change for change in changes if change.path not in excluded)
-    # A package manifest in `rest` counts as product code, because its change does not affect how tests run.
-    tests = tuple(
-        change
-        for change in rest
-        if change.path in helpers or (is_test_related(change.path) and not is_runner_config(change.path))
-    )
-    test_paths = frozenset(change.path for change in tests)
-    code_changes = tuple(change for change in rest if change.path not in test_paths)
-    code_paths = frozenset(change.path for change in code_changes)
-
-    async def without(paths: frozenset[str]) -> Patch:
-        return await workspace.revert_paths(patch, paths) if paths else patch
-
-    return _PatchParts(
-        code_only=await without(excluded | test_paths),
-        with_tests=await without(excluded),
-        tests_only=await without(excluded | code_paths),
-        code_changes=code_changes,
-        test_changes=tests,
-    )
-
-
-@dataclass(frozen=True)
 class _SuiteVerification:
     """The verification of one patch with one suite."""
 
     workspace: Workspace
     patch: Patch
-    parts: _PatchParts
+    parts: PatchParts
     test_edits: TestEdits
     suite: Suite
     sandboxes: Sandboxes
@@ -159,14 +119,15 @@ class _SuiteVerification:
         all tests run, unless `on_first_verdict` accepts the first verdict.
         """
         patch_tests: PatchTests | None = None
+        first: Evidence | None = None
         if affected_tests := await self._affected_tests():
-            evidence = await self._collect_evidence(affected_tests)
-            if evidence is not None:
-                patch_tests = await self._run_patch_tests(evidence.before)
-                verdict = await self._decide(evidence, patch_tests)
+            first = await self._collect_evidence(affected_tests)
+            if first is not None:
+                patch_tests = await self._run_patch_tests(first.before)
+                verdict = await self._decide(first, patch_tests)
                 if await on_first_verdict(verdict):
                     return verdict
-        evidence = await self._collect_evidence(())
+        evidence = await self._collect_evidence((), first)
         assert evidence is not None, "a run of all tests always gives evidence"
         if patch_tests is None:
             patch_tests = await self._run_patch_tests(evidence.before)
@@ -190,8 +151,11 @@ class _SuiteVerification:
         files = frozenset(change.path for change in self.parts.test_changes if is_test_file(change.path))
         return await find_affected_tests(self.workspace, self.parts.code_changes, files, self.suite)
 
-    async def _collect_evidence(self, only: tuple[str, ...]) -> Evidence | None:
-        """Runs the repository's own tests. If `only` names files, runs only the tests in these files.
+    async def _collect_evidence(
+        self, only: tuple[str, ...], first: Evidence | None = None
+    ) -> Evidence | None:
+        """Runs the repository's own tests. If `only` names files, runs only the tests in these files. Tests that were
+        repeated for the evidence `first` are not repeated again.
 
         Returns None if the files in `only` yield no test results.
         """
@@ -206,7 +170,7 @@ class _SuiteVerification:
         evidence = Evidence(
             before=before, after=after, changes_code=bool(self.parts.code_changes), partial=bool(only)
         )
-        return await self._confirm(evidence, role)
+        return await self._confirm(evidence, role, first)
 
     async def _run_at_base(self, only: tuple[str, ...]) -> TestRun:
         if not only or self.baseline_runs.is_done(self.suite):
@@ -217,8 +181,9 @@ class _SuiteVerification:
             return run.model_copy(update={"results": results})
         return await self._run("first-base", None, only)
 
-    async def _confirm(self, evidence: Evidence, role: str) -> Evidence:
-        """Repeats the tests whose results the patch changes, with and without the patch, in new sandboxes.
+    async def _confirm(self, evidence: Evidence, role: str, first: Evidence | None) -> Evidence:
+        """Repeats the tests whose results the patch changes, with and without the patch, in new sandboxes, except if
+        they were all repeated for the evidence `first`.
 
         If the suite cannot select single tests, the run without the patch is not repeated.
         """
@@ -231,10 +196,12 @@ class _SuiteVerification:
         suspects = find_pass_to_fail(before, after)
         candidates = find_fail_to_pass(before, after)[:MAX_CONFIRMED]
         differing = (*suspects, *candidates)
-        if differing and self.suite.can_select_tests:
+        if first is not None and first.repeats(differing):
+            evidence = replace(evidence, after_rerun=first.after_rerun, before_rerun=first.before_rerun)
+        elif differing and self.suite.can_select_tests:
             after_rerun, before_rerun = await asyncio.gather(
-                self._rerun(f"{role}-again", self.parts.code_only, _selectable(differing, after)),
-                self._rerun(f"{role}-base-again", None, _selectable(differing, before)),
+                self._rerun(f"{role}-again", self.parts.code_only, get_selectors(differing, after)),
+                self._rerun(f"{role}-base-again", None, get_selectors(differing, before)),
             )
             evidence = replace(evidence, after_rerun=after_rerun, before_rerun=before_rerun)
         elif suspects:
@@ -392,8 +359,3 @@ class _SuiteVerification:
     async def _run(self, role: str, patch: Patch | None, only: tuple[str, ...] = ()) -> TestRun:
         run, _ = await self._run_with_report(role, patch, only)
         return run
-
-
-def _selectable(tests: tuple[str, ...], run: TestRun) -> tuple[str, ...]:
-    """Returns a selector for each test: its id, or its file if the test could not be collected."""
-    return tuple(dict.fromkeys(test if test in run.results else get_test_file(test) for test in tests))

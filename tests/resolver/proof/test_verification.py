@@ -169,6 +169,24 @@ async def test_a_test_that_fails_sometimes_is_flaky(open_verifier, tmp_path) -> 
 
 
 @pytest.mark.slow
+async def test_a_test_that_shows_the_fix_is_repeated_once_on_each_side(open_verifier, tmp_path) -> None:
+    counted = (
+        "from calc import add\n\n\ndef test_add():\n"
+        f"    with open({str(tmp_path / 'results')!r}, 'a') as file:\n"
+        "        print(add(1, 2), file=file)\n"
+        "    assert add(1, 2) == 3\n"
+    )
+    files = {"calc.py": BUG, "test_add.py": counted}
+    files |= {f"test_{n}.py": "def test_other():\n    assert True\n" for n in range(3)}
+    async with open_verifier(files) as verifier:
+        verdict = await verifier.verdict({"calc.py": FIXED})
+    assert (verdict.kind, verdict.fail_to_pass) == ("fixed", ("test_add.py::test_add",))
+    results = (tmp_path / "results").read_text().split()
+    # With the patch, it runs with the affected tests, alone, with all tests, and in a plain environment.
+    assert (results.count("-1"), results.count("3")) == (2, 4)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change", [{"tests/test_calc.py": None}, {"tests/test_calc.py": TESTS + "test_one = None"}]
 )
