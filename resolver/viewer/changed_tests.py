@@ -1,11 +1,14 @@
 """Lists the tests that explain a verdict, and the patch's other changes to tests."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from patchwright.resolver.domain import Verdict
 
 MAX_LISTED_TESTS = 200  # per list
+
+Tone = Literal["bad", "doubt", "good"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,33 +19,32 @@ class ChangedTest:
     before: str
     after: str
     explanation: str
-    tone: Literal["bad", "doubt", "good"]
+    tone: Tone
 
 
 def list_changed_tests(verdict: Verdict) -> tuple[ChangedTest, ...]:
     """Returns the tests that explain the verdict, failures first."""
     before = verdict.before.results if verdict.before else {}
     after = verdict.after.results if verdict.after else {}
-    lists: tuple[tuple[str, tuple[str, ...], Literal["bad", "doubt", "good"]], ...] = (
-        ("fails now", verdict.pass_to_fail, "bad"),
-        ("is new, and fails", verdict.patch_tests_failing, "bad"),
-        ("fails in its base version", verdict.modified_tests_failing, "bad"),
-        ("still fails in its base version", verdict.replaced_failing_tests, "bad"),
-        ("no longer run", verdict.missing, "bad"),
-        ("flaky", verdict.flaky, "doubt"),
-        ("passes now", verdict.fail_to_pass, "good"),
+    # A new or changed test is listed with the result that the patch's version has at base.
+    patch_tests_before = {
+        name: f"{status} ({'changed' if name in before else 'new'} test)"
+        for name, status in verdict.new_tests_at_base.items()
+    }
+    own: Mapping[str, str] = before
+    both = {**before, **patch_tests_before}
+    lists: tuple[tuple[str, tuple[str, ...], Mapping[str, str], Tone], ...] = (
+        ("fails now", verdict.pass_to_fail, own, "bad"),
+        ("from the patch, and fails", verdict.patch_tests_failing, both, "bad"),
+        ("fails in its base version", verdict.modified_tests_failing, own, "bad"),
+        ("still fails in its base version", verdict.replaced_failing_tests, own, "bad"),
+        ("no longer run", verdict.missing, own, "bad"),
+        ("flaky", verdict.flaky, own, "doubt"),
+        ("passes now", verdict.fail_to_pass, both, "good"),
     )
-    # `fail_to_pass` contains a new test only if the test also ran on the old code and failed there.
-    before_if_new = {"passes now": "new; fails on the old code"}
     return tuple(
-        ChangedTest(
-            name,
-            before.get(name, before_if_new.get(explanation, "absent")),
-            after.get(name, "absent"),
-            explanation,
-            tone,
-        )
-        for explanation, names, tone in lists
+        ChangedTest(name, results.get(name, "absent"), after.get(name, "absent"), explanation, tone)
+        for explanation, names, results, tone in lists
         for name in names
     )
 

@@ -140,7 +140,7 @@ def test_changes_to_tests_are_shown_with_the_results() -> None:
     harmed = harmed.model_copy(update={"conditions": find_conditions(harmed, b"")})
     text = shown(VerificationCompleted(verdict=harmed)).text
     for message in (
-        "tests/test_new.py::test_it absent absent is new, and fails",
+        "tests/test_new.py::test_it absent absent from the patch, and fails",
         "`test_old.py` is deleted. test_a.py asks less. The tests ran without the change to `conftest.py`.",
         "A second model (second), whose opinion does not affect the verdict, would not accept the change: "
         "It misses <floats>.",
