@@ -68,8 +68,7 @@ def _compare_tests(verdict: Verdict, evidence: Evidence) -> Verdict:
     }
     flaky |= {test for test in candidates if get_test_status(before_rerun, test) == "passed"}
     failing = [test for test in suspects if test not in flaky]
-    full_patch = evidence.full_patch
-    modified = [test for test in failing if full_patch is not None and not has_failed(full_patch, test)]
+    modified = [test for test in failing if _is_modified(test, evidence)]
     pass_to_fail = [test for test in failing if test not in modified]
     fail_to_pass = [test for test in candidates if test not in flaky]
     missing = [] if evidence.partial else _missing_tests(evidence, modified)
@@ -116,6 +115,24 @@ def _kind_and_reason(verdict: Verdict, evidence: Evidence) -> tuple[VerdictKind,
     if not any(run.has_run_tests for run in runs):
         return "untested", verdict_reasons.explain_unloaded_tests(evidence.before)
     return "unproven", verdict_reasons.explain_missing_evidence(verdict, evidence)
+
+
+def _is_modified(test: str, evidence: Evidence) -> bool:
+    """Returns True if the patch changes or deletes a test whose base version fails with the patch: the test does not fail
+    in the run with the whole patch. A test that is absent from this run counts only if its file ran or belongs to the
+    patch. Otherwise, the runner may have stopped before it.
+    """
+    run = evidence.full_patch
+    if run is None or run.problem or has_failed(run, test):
+        return False
+    file = get_test_file(test)
+    changed_files = evidence.patch_tests.files if evidence.patch_tests else frozenset()
+    return (
+        get_test_status(run, test) is not None
+        or file == test  # the runner does not name the files of its tests
+        or file in changed_files
+        or file in map(get_test_file, run.results)
+    )
 
 
 def _missing_tests(evidence: Evidence, modified: list[str]) -> list[str]:

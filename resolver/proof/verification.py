@@ -208,18 +208,21 @@ class _SuiteVerification:
             evidence = replace(evidence, after_rerun=await self._run(f"{role}-again", self.parts.code_only))
         has_reverted_config = bool(self.test_edits.reverted_test_config) and not evidence.partial
         if suspects or has_reverted_config:
-            selected = () if has_reverted_config else suspects
+            selected = () if has_reverted_config else get_selectors(suspects, after)
             evidence = replace(evidence, full_patch=await self._run_full_patch(role, before, selected))
         return evidence
 
     async def _run_full_patch(self, role: str, before: TestRun, only: tuple[str, ...]) -> TestRun | None:
         """Runs the tests with the whole patch. If the patch changes only code, returns None, because the
-        tests have then already run with the whole patch.
+        tests have then already run with the whole patch. Runs all tests if the tests in `only` cannot run, for example
+        because the patch deletes some of them.
         """
         if not self.parts.test_changes and not self.test_edits.reverted_test_config:
             return None
         canary = self._create_canary(map(get_test_file, before.results))
         run, _ = await self._run_with_canary(f"{role}-delivered", self.patch, only, canary)
+        if run.problem and only:
+            run, _ = await self._run_with_canary(f"{role}-delivered", self.patch, (), canary)
         return run
 
     async def _rerun(self, role: str, patch: Patch | None, only: tuple[str, ...]) -> TestRun:

@@ -55,3 +55,13 @@ def test_in_an_honest_run_one_canary_fails_with_its_purpose(
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     output = done.stdout + done.stderr
     assert done.returncode == 1 and summary in output and "Patchwright fails on purpose" in output, output
+
+
+async def test_the_output_shows_nothing_of_the_canary_tests(open_verifier) -> None:
+    canary = Canary.create_for("test_a.py", "pytest")
+    assert canary is not None
+    async with open_verifier({"test_a.py": "def test_a():\n    assert 1\n"}) as verifier:
+        run = canary.check_run(await verifier.run(patch=canary.add_to(await verifier.patch({}))))
+    assert run.problem is None
+    assert "collected 1 item" in run.output and "= 1 passed in " in run.output
+    assert "fail" not in run.output.lower() and canary.path not in run.output

@@ -144,16 +144,21 @@ def test_the_patchs_tests_cannot_fix_the_repositorys_own() -> None:
 
 def test_a_modified_test_that_fails_in_its_old_version_is_a_condition() -> None:
     failing = run("F.")
-    verdict = decide_verdict(PATCH, Evidence(run(".F"), failing, after_rerun=failing, full_patch=run("..")))
-    assert (verdict.kind, verdict.modified_tests_failing, verdict.pass_to_fail) == (
-        "conditional",
-        named("a"),
-        (),
-    )
-    gone = decide_verdict(PATCH, Evidence(run(".F"), failing, after_rerun=failing, full_patch=run(" .")))
-    assert (gone.kind, gone.modified_tests_failing) == ("conditional", named("a"))
-    broken = decide_verdict(PATCH, Evidence(run(".F"), failing, after_rerun=failing, full_patch=run("F.")))
-    assert (broken.kind, broken.pass_to_fail) == ("regressed", named("a"))
+
+    def decide(full_patch: TestRun) -> Verdict:
+        return decide_verdict(PATCH, Evidence(run(".F"), failing, after_rerun=failing, full_patch=full_patch))
+
+    for full_patch in (run(".."), run(" .")):  # changed or deleted
+        verdict = decide(full_patch)
+        assert (verdict.kind, verdict.modified_tests_failing) == ("conditional", named("a"))
+        assert verdict.pass_to_fail == ()
+    for full_patch in (
+        run("F."),
+        run("  "),
+        run("..", problem="It crashed."),
+    ):  # it failed, or it may not have run
+        verdict = decide(full_patch)
+        assert (verdict.kind, verdict.pass_to_fail) == ("regressed", named("a"))
 
 
 @pytest.mark.parametrize(

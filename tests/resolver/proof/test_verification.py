@@ -3,7 +3,6 @@
 import pytest
 
 from patchwright.resolver.domain import Verdict
-from patchwright.resolver.proof.canaries import Canary
 from patchwright.resolver.suites.suite import Suite
 from tests.resolver.patch_verifier import BUG, FAILING, FIXED, TESTS
 
@@ -138,21 +137,6 @@ async def test_a_weakened_test_is_no_fix(open_verifier) -> None:
 
 
 @pytest.mark.slow
-async def test_a_test_that_breaks_twice_is_a_regression(open_verifier) -> None:
-    async with open_verifier({"calc.py": BUG, "tests/test_calc.py": FAILING}) as verifier:
-        verdict = await verifier.verdict({"calc.py": FIXED.replace("return 1", "return 2")})
-    assert (verdict.kind, verdict.pass_to_fail) == ("regressed", ("tests/test_calc.py::test_one",))
-    assert verdict.reason == "1 test passed without the patch and failed with it, twice."
-
-
-@pytest.mark.slow
-async def test_a_patch_that_cannot_be_imported_breaks_all_tests(open_verifier) -> None:
-    async with open_verifier({"calc.py": BUG, "tests/test_calc.py": FAILING}) as verifier:
-        verdict = await verifier.verdict({"calc.py": "def add(a, b:\n"})
-    assert (verdict.kind, verdict.pass_to_fail) == ("regressed", ("tests/test_calc.py::test_one",))
-
-
-@pytest.mark.slow
 async def test_a_test_that_fails_sometimes_is_flaky(open_verifier, tmp_path) -> None:
     # Outside all sandboxes, so that both runs can see it.
     once = (
@@ -208,18 +192,6 @@ async def test_a_completely_failing_baseline_can_be_fixed(open_verifier) -> None
     async with open_verifier({"calc.py": "1/0\n", "tests/test_calc.py": FAILING}) as verifier:
         verdict = await verifier.verdict({"calc.py": FIXED})
     assert verdict.kind == "fixed" and len(verdict.fail_to_pass) == 2
-
-
-@pytest.mark.slow
-async def test_a_patch_that_makes_the_suite_hang_is_a_regression(open_verifier) -> None:
-    async with open_verifier({"calc.py": FIXED, "tests/test_calc.py": FAILING}) as verifier:
-        hang = FIXED.replace("return 1", "while True: pass")
-        verdict = await verifier.verdict({"calc.py": hang}, seconds=4)
-    assert verdict.kind == "regressed"
-    assert verdict.reason == (
-        "The tests ran without the patch, but two attempts to run them with it failed: "
-        "the tests did not finish within 4 s and were killed."
-    )
 
 
 @pytest.mark.slow
@@ -387,13 +359,3 @@ async def test_without_pytest_a_patch_is_untested_with_advice(open_verifier) -> 
         "The tests could not be run, with the patch or without it: pytest is not installed in the sandbox; "
         "add it to the image, or set `test_command` in .github/patchwright.toml."
     )
-
-
-async def test_the_output_shows_nothing_of_the_canary_tests(open_verifier) -> None:
-    canary = Canary.create_for("test_a.py", "pytest")
-    assert canary is not None
-    async with open_verifier({"test_a.py": "def test_a():\n    assert 1\n"}) as verifier:
-        run = canary.check_run(await verifier.run(patch=canary.add_to(await verifier.patch({}))))
-    assert run.problem is None
-    assert "collected 1 item" in run.output and "= 1 passed in " in run.output
-    assert "fail" not in run.output.lower() and canary.path not in run.output
