@@ -1,5 +1,7 @@
 """The verdict depends on test runs alone."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -143,21 +145,14 @@ def test_the_patchs_tests_cannot_fix_the_repositorys_own() -> None:
 
 
 def test_a_modified_test_that_fails_in_its_old_version_is_a_condition() -> None:
-    failing = run("F.")
-
-    def decide(full_patch: TestRun) -> Verdict:
-        return decide_verdict(PATCH, Evidence(run(".F"), failing, after_rerun=failing, full_patch=full_patch))
-
+    evidence = Evidence(run(".F"), run("F."), after_rerun=run("F."))
     for full_patch in (run(".."), run(" .")):  # changed or deleted
-        verdict = decide(full_patch)
+        verdict = decide_verdict(PATCH, replace(evidence, full_patch=full_patch))
         assert (verdict.kind, verdict.modified_tests_failing) == ("conditional", named("a"))
         assert verdict.pass_to_fail == ()
-    for full_patch in (
-        run("F."),
-        run("  "),
-        run("..", problem="It crashed."),
-    ):  # it failed, or it may not have run
-        verdict = decide(full_patch)
+    # It fails, or it may not have run.
+    for full_patch in (run("F."), run("  "), run("..", problem="It crashed.")):
+        verdict = decide_verdict(PATCH, replace(evidence, full_patch=full_patch))
         assert (verdict.kind, verdict.pass_to_fail) == ("regressed", named("a"))
 
 
