@@ -3,7 +3,7 @@
 Each uses memory, writes to its disk, and leaves background processes. Of every ten, one fails during its
 work, one loses its container, and one is abandoned during its start. Afterwards there must be no additional
 container, volume, network, process, file, or open descriptor. The machine must always have had the memory and
-disk that a sandbox needs to start (`min_free_memory_mb`, `min_free_disk_mb`).
+disk that a sandbox needs to start (`runtime/docker/capacity.py`).
 
 It takes some minutes: `script/bench long`.
 """
@@ -22,7 +22,6 @@ import docker.errors
 
 from benchmarks.measure import Result, report
 from benchmarks.sandbox import CA_BUNDLE
-from patchwright.resolver.settings.server_settings import ServerSettings
 from patchwright.runtime import ownership, processes
 from patchwright.runtime.actions import RunShell
 from patchwright.runtime.docker import capacity
@@ -34,14 +33,11 @@ from patchwright.runtime.observations import ShellResult
 from patchwright.runtime.sandbox import SandboxSpec
 
 SANDBOXES, AT_ONCE = 200, 20
-FLOORS = ServerSettings()
 SPEC = SandboxSpec(
     memory_mb=256,
     cpus=0.5,
     pids=64,
     disk_mb=256,
-    min_free_memory_mb=FLOORS.min_free_memory_mb,
-    min_free_disk_mb=FLOORS.min_free_disk_mb,
 )
 # 64 MiB of memory and disk, and two processes that outlive the command, one in its own session.
 WORK = "head -c 67108864 /dev/zero > file; cp file /tmp/file; (sleep 600 &); (setsid sleep 600 &); sleep 1; echo done"
@@ -196,8 +192,8 @@ def measure() -> list[Result]:
         at_least("sandboxes", totals.done + totals.broken, SANDBOXES),
         result("failed", len(totals.failed), 0),
         result("left_behind", sum(totals.left.values()), 0),
-        at_least("memory_least", min(totals.memory), FLOORS.min_free_memory_mb, "MiB"),
-        at_least("disk_least", min(totals.disk), FLOORS.min_free_disk_mb, "MiB"),
+        at_least("memory_least", min(totals.memory), capacity.MIN_FREE_MEMORY_MB, "MiB"),
+        at_least("disk_least", min(totals.disk), capacity.MIN_FREE_DISK_MB, "MiB"),
         result("memory_lost", max(0, totals.memory[0] - totals.memory[-1]), None, "MiB"),
         result("disk_lost", max(0, totals.disk[0] - totals.disk[-1]), None, "MiB"),
         result("seconds", totals.seconds, None, "s"),

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
@@ -42,16 +43,17 @@ def collect_secrets(settings: Settings, environ: Mapping[str, str]) -> Secrets:
 
 
 def read_private_key(settings: Settings) -> SecretStr | None:
-    """Returns the App's private key from the setting, or from the configured file.
+    """Returns the App's private key from the setting, or from the file that it names.
 
     Returns None if no key is configured. Raises SettingsError if the file is unreadable.
     """
-    if settings.private_key or settings.private_key_file is None:
+    if settings.private_key is None or "-----BEGIN" in settings.private_key.get_secret_value():
         return settings.private_key
     try:
-        return SecretStr(settings.private_key_file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as exc:
+        return SecretStr(Path(settings.private_key.get_secret_value()).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as exc:
+        # The message does not repeat the value, because it may be a key without its first line.
         raise SettingsError(
-            f"PATCHWRIGHT_PRIVATE_KEY_FILE: {settings.private_key_file} cannot be read: {describe_read_error(exc)}. "
-            "It must be a PEM file."
+            "PATCHWRIGHT_PRIVATE_KEY is neither a private key (PEM) nor the path of a file that can be read: "
+            f"{describe_read_error(exc)}. Correct it."
         ) from exc

@@ -45,9 +45,6 @@ class SandboxSpec(FrozenModel):
     pids: int = Field(default=512, ge=16)
     disk_mb: int = Field(default=10_240, ge=16)
     """Maximum MiB of all files outside the scratch directory. Also the maximum size of a single file."""
-    min_free_memory_mb: int = Field(default=0, ge=0)
-    """MiB of memory that must be free on the engine's machine before another sandbox starts."""
-    min_free_disk_mb: int = Field(default=0, ge=0)
     lifetime: int = Field(default=6 * 3600, ge=60)
     """Seconds after which the sandbox may be removed, even if its owner is alive."""
 

@@ -39,7 +39,6 @@ TABLES: Mapping[str, type[BaseModel]] = {
 }
 READ_ON = {
     "allowed_paths": "security.md#what-a-patch-may-contain",
-    "plan_expiry_days": "commands.md#plan-first",
     "browser_calls": "tools.md#sets-of-browser-calls",
     "browser_observation": "tools.md#what-an-agent-sees",
     "agent_uses_browser": "tools.md#configure-the-browser",
@@ -51,7 +50,7 @@ READ_ON = {
     "credentials_key_file": "security.md#saved-credentials",
     "hold_ci": "ci.md#held-ci",
     "language_images": "#images-by-language",
-    "log_format": "runs.md#logs",
+    "log_level": "runs.md#logs",
     "mcp_servers": "tools.md#add-an-mcp-server",
     "allowed_models": "commands.md#options",
     "oauth_client_id": "dashboard.md",

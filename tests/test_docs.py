@@ -19,6 +19,7 @@ from patchwright.resolver.settings.settings import (
     Settings,
     environment_variable,
 )
+from patchwright.runtime.docker import capacity
 from patchwright.runtime.egress_policy import DEFAULT_HOSTS
 
 ROOT = Path(__file__).parent.parent
@@ -204,7 +205,7 @@ def test_the_recommended_machine_has_room_for_the_default_number_of_jobs() -> No
     data = {"max_concurrent_jobs": jobs, **{key: size << 10 for key, size in most.items()}}
     assert data == {key: fields[key].default for key in ("max_concurrent_jobs", "memory_mb", "disk_mb")}
     server = 512  # MiB of its processes: "less than half a GB"
-    assert memory << 10 >= jobs * data["memory_mb"] + fields["min_free_memory_mb"].default + server
+    assert memory << 10 >= jobs * data["memory_mb"] + capacity.MIN_FREE_MEMORY_MB + server
 
 
 def test_the_readme_says_that_only_frames_of_videos_are_read() -> None:

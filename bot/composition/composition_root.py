@@ -212,14 +212,14 @@ def _github_access(settings: Settings) -> "AppAuth | TokenAuth":
         return AppAuth(settings.app_id, key, allows_workflows(settings.allowed_paths))
     if settings.app_id:
         raise SettingsError(
-            "PATCHWRIGHT_APP_ID is set, but PATCHWRIGHT_PRIVATE_KEY and PATCHWRIGHT_PRIVATE_KEY_FILE are not. "
-            "Set one of them to the App's private key (PEM)."
+            "PATCHWRIGHT_APP_ID is set, but PATCHWRIGHT_PRIVATE_KEY is not. Set it to the App's private key (PEM), "
+            "or to the path of its file."
         )
     if settings.github_token:
         return TokenAuth(settings.github_token)
     raise SettingsError(
         "GITHUB_TOKEN is not set. Set it to a token that can write contents, issues and pull requests of the "
-        "repository, or set PATCHWRIGHT_APP_ID and PATCHWRIGHT_PRIVATE_KEY_FILE. "
+        "repository, or set PATCHWRIGHT_APP_ID and PATCHWRIGHT_PRIVATE_KEY. "
         "`patchwright serve` can create the App for you."
     )
 

@@ -27,8 +27,6 @@ def build_sandbox_spec(settings: Settings) -> SandboxSpec:
         memory_mb=settings.memory_mb,
         cpus=settings.cpus,
         disk_mb=settings.disk_mb,
-        min_free_memory_mb=settings.min_free_memory_mb,
-        min_free_disk_mb=settings.min_free_disk_mb,
     )
 
 

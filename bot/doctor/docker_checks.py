@@ -67,7 +67,7 @@ async def check_engine(settings: Settings, url: str | None) -> list[CheckResult]
         info = await engine.info()
         base = await engine.find_image(settings.image)
         layers = await engine.list_images(LAYER_REPOSITORY, f"{BASE_LABEL}={settings.image}")
-        disk = _check_disk(settings, Path(info["DockerRootDir"])) if engine.is_local else []
+        disk = _check_disk(Path(info["DockerRootDir"])) if engine.is_local else []
         return [
             *_check_version(info),
             *disk,
@@ -93,14 +93,14 @@ def _check_version(info: Mapping[str, Any]) -> list[CheckResult]:
     return results
 
 
-def _check_disk(settings: Settings, storage: Path) -> list[CheckResult]:
+def _check_disk(storage: Path) -> list[CheckResult]:
     """Checks the free space on the engine's disk. Each run does the same check before it starts a sandbox."""
     free_mb = capacity.available_disk_mb(storage)
     if free_mb is None:  # the engine runs in a VM, or this process runs in a container
         return []
     detail = f"{free_mb:,} MiB free at {storage}"
-    if free_mb < settings.min_free_disk_mb:
-        fix = "Free some disk space (see docker system df). Sandboxes need at least min_free_disk_mb."
+    if free_mb < capacity.MIN_FREE_DISK_MB:
+        fix = f"Free disk space (see docker system df). A sandbox needs {capacity.MIN_FREE_DISK_MB:,} MiB to start."
         return [failed("engine disk", detail, fix)]
     return [ok("engine disk", detail)]
 

@@ -79,7 +79,7 @@ def check_disk(settings: Settings) -> list[CheckResult]:
     if free_mb is None:
         return [warning("disk", f"cannot measure the free space at {directory}", "Check it with df.")]
     detail = f"{_format_size(free_mb)} free at {directory}"
-    if free_mb < settings.min_free_disk_mb:
+    if free_mb < capacity.MIN_FREE_DISK_MB:
         return [
             failed("disk", detail, "Free some disk space: the data directory contains run logs and clones.")
         ]
@@ -101,11 +101,15 @@ def check_memory(settings: Settings) -> list[CheckResult]:
         return [warning("memory", "cannot measure the free memory", "Check it with free.")]
     needed_mb = settings.max_concurrent_jobs * settings.memory_mb
     detail = f"{_format_size(free_mb)} free; {settings.max_concurrent_jobs} sandboxes can use {_format_size(needed_mb)}"
-    if free_mb < settings.min_free_memory_mb:
+    if free_mb < capacity.MIN_FREE_MEMORY_MB:
         return [
-            failed("memory", detail, "Free some memory. Sandboxes need at least min_free_memory_mb to start.")
+            failed(
+                "memory",
+                detail,
+                f"Free some memory. A sandbox needs {capacity.MIN_FREE_MEMORY_MB} MiB to start.",
+            )
         ]
-    if free_mb < needed_mb + settings.min_free_memory_mb:
+    if free_mb < needed_mb + capacity.MIN_FREE_MEMORY_MB:
         return [warning("memory", detail, "Lower max_concurrent_jobs or memory_mb, or add memory.")]
     return [ok("memory", detail)]
 

@@ -69,7 +69,7 @@ for a runner, to build images, and for the publish job.
 """
 
 REPORTING_SETTINGS = frozenset(
-    ("DATA", "LABEL", "MENTION", "APP_ID", "PRIVATE_KEY", "PRIVATE_KEY_FILE", "CA_BUNDLE", "WORKFLOW_URL")
+    ("DATA", "LABEL", "MENTION", "APP_ID", "PRIVATE_KEY", "CA_BUNDLE", "WORKFLOW_URL")
 )
 """The settings that a job needs to report that some other setting is invalid."""
 

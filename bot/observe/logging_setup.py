@@ -49,12 +49,9 @@ class ContextFilter(logging.Filter):
 class TextFormatter(logging.Formatter):
     """Formats a record as one line: the message and its fields, followed by a traceback."""
 
-    def __init__(self, *, with_date: bool = False, with_time: bool = False) -> None:
-        """`with_date` adds the date, the time (UTC) and the logger's name to each line. `with_time` adds only
-        the time.
-        """
+    def __init__(self, *, with_time: bool = False) -> None:
+        """`with_time` adds the time (UTC) to each line."""
         super().__init__()
-        self._with_date = with_date
         self._with_time = with_time
 
     def format(self, record: logging.LogRecord) -> str:
@@ -62,9 +59,7 @@ class TextFormatter(logging.Formatter):
             f"{name}: {'unknown' if value is None else value}" for name, value in _extra_fields(record)
         )
         line = f"{record.levelname} {record.getMessage()}" + (f" ({fields})" if fields else "")
-        if self._with_date:
-            line = f"{_format_time(record)} {record.name} {line}"
-        elif self._with_time:
+        if self._with_time:
             line = f"{datetime.fromtimestamp(record.created, UTC):%H:%M:%SZ} {line}"
         traceback = f"\n{traceback}" if (traceback := _format_traceback(self, record)) else ""
         return strip_control_chars(" ".join(line.split()) + traceback)
@@ -91,10 +86,8 @@ class JsonFormatter(logging.Formatter):
 
 def configure_logging(settings: ServerSettings, secrets: Secrets, *, is_terminal: bool) -> None:
     """Configures the logging of a server process. Masks these secrets in every record."""
-    as_json = settings.log_format == "json" or (settings.log_format == "auto" and not is_terminal)
-    text = TextFormatter(with_date=settings.log_format == "text", with_time=True)
     for handler in logging.getLogger().handlers:
-        handler.setFormatter(JsonFormatter() if as_json else text)
+        handler.setFormatter(TextFormatter(with_time=True) if is_terminal else JsonFormatter())
         handler.addFilter(ContextFilter())
         handler.addFilter(MaskingFilter(secrets))
     level = logging.getLevelNamesMapping()[settings.log_level.upper()]

@@ -76,7 +76,7 @@ async def run_setup(
 
 def is_setup_needed(settings: Settings) -> bool:
     """Returns True if neither a GitHub identity nor a webhook secret is configured."""
-    identities = (settings.app_id, settings.private_key, settings.private_key_file, settings.github_token)
+    identities = (settings.app_id, settings.private_key, settings.github_token)
     return not any(identities) and settings.webhook_secret is None
 
 

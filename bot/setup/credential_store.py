@@ -19,7 +19,7 @@ from patchwright.runtime.frozen_model import FrozenModel
 
 log = logging.getLogger(__name__)
 
-IDENTITY_SETTINGS = ("app_id", "private_key", "private_key_file", "github_token")
+IDENTITY_SETTINGS = ("app_id", "private_key", "github_token")
 """The settings that configure a GitHub identity. If any of them is set, the saved App is not used."""
 GITHUB_URL_SETTINGS = ("github_api_url", "github_server_url")
 PRIVATE_DIRECTORY_MODE = 0o700

@@ -187,7 +187,6 @@ class AgentBuilder:
             model=self.deps.models.browse,
             sandbox=sandbox,
             limits=self._limits,
-            max_steps=self.deps.settings.max_browsing_steps,
             can_search=self.deps.settings.search_api_key is not None,
             options=options_from_settings(self.deps.settings),
         )

@@ -42,7 +42,7 @@ async def find_run_to_resume(
 
     The command `resume` also continues a run that was stopped. Returns Rejected in these cases:
 
-    - The command approves a plan that is older than `plan_expiry_days`.
+    - The command approves a plan that is older than `plan_texts.PLAN_DAYS`.
     - The run waits for the approval of a call, and the command does not decide about this call.
     - The command is only `go`, `resume`, `approve` or `reject`, and there is no run to continue.
     """
@@ -62,7 +62,7 @@ async def find_run_to_resume(
         if get_task(work) in ("explain", "setup") and request.verb != "resume":
             continue  # There may be other commands between a plan and its approval.
         if isinstance(outcome, InputRequired) and get_task(work) == "plan":
-            if datetime.now(UTC) - last.entries[-1].timestamp <= timedelta(days=settings.plan_expiry_days):
+            if datetime.now(UTC) - last.entries[-1].timestamp <= timedelta(days=plan_texts.PLAN_DAYS):
                 return name
             return (
                 Rejected(explanation=reply_texts.render_rejection_reason("old_plan", job))

@@ -118,9 +118,9 @@ def _kind_and_reason(verdict: Verdict, evidence: Evidence) -> tuple[VerdictKind,
 
 
 def _is_modified(test: str, evidence: Evidence) -> bool:
-    """Returns True if the patch changes or deletes a test whose base version fails with the patch: the test does not fail
-    in the run with the whole patch. A test that is absent from this run counts only if its file ran or belongs to the
-    patch. Otherwise, the runner may have stopped before it.
+    """Returns True if the patch changes or deletes a test whose base version fails with the patch. The test then does
+    not fail in the run with the whole patch. A test that is absent from this run counts only if its file ran or
+    belongs to the patch. Otherwise, the runner may have stopped before it.
     """
     run = evidence.full_patch
     if run is None or run.problem or has_failed(run, test):

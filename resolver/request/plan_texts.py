@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from patchwright.resolver.domain import Job
     from patchwright.resolver.tool_actions.control_actions import ProposePlan
 
+PLAN_DAYS = 14
+"""Days after which a plan expires if nobody has approved it."""
+
 
 def describe_requester(job: Job) -> str:
     """Returns the requester's login for the model's prompt."""
@@ -22,7 +25,6 @@ def describe_requester(job: Job) -> str:
 def render_plan(plan: ProposePlan, summary: Summary) -> str:
     """Renders the status comment with a plan and how to reply to it."""
     settings = summary.configuration.settings if summary.configuration else {}
-    days = f"{settings.get('plan_expiry_days', 14):g} days"
     mention = settings.get("mention", "@agent")
     closed_texts = {
         name: close_code_blocks(text)
@@ -30,7 +32,7 @@ def render_plan(plan: ProposePlan, summary: Summary) -> str:
         if name in ("cause", "test_plan", "risks")
     }
     plan = plan.model_copy(update=closed_texts)
-    return render_reply("plan.md.j2", plan=plan, summary=summary, mention=mention, days=days)
+    return render_reply("plan.md.j2", plan=plan, summary=summary, mention=mention, days=PLAN_DAYS)
 
 
 def render_explanation(answer: str | None, summary: Summary) -> str:

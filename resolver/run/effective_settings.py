@@ -17,14 +17,14 @@ from patchwright.runtime.egress_policy import Origin
 UNRECORDED_SETTINGS = frozenset(
     {
         # Credentials, and files and URLs that contain credentials.
-        *("github_token", "app_id", "private_key", "private_key_file", "webhook_secret", "secrets_file"),
+        *("github_token", "app_id", "private_key", "webhook_secret", "secrets_file"),
         *("model_api_key", "search_api_key", "proxy", "redis_url", "operator_token"),
         *("oauth_client_id", "oauth_client_secret", "credentials_key", "credentials_key_file"),
         # Locations. The `RunStarted` event already names the GitHub server.
         *("github_api_url", "github_server_url", "data", "ca_bundle"),
         # Triggers, and settings that other events or fields already record.
         *("label", "sandbox_transport", "model", "max_steps", "timeout", "max_usd"),
-        *("polled_repositories", "onboarding", "log_format", "log_level", "archive"),
+        *("polled_repositories", "onboarding", "log_level", "archive"),
     }
 )
 """Names of the settings that are not recorded."""

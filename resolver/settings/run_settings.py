@@ -26,8 +26,6 @@ class RunSettings(FrozenModel):
     """
     max_steps: int = Field(default=100, ge=1)
     """Maximum number of steps in one run. A step is a reply of the model with its tool calls."""
-    max_browsing_steps: int = Field(default=30, ge=1)
-    """Maximum number of steps for one browsing task. These steps also count toward `max_steps`."""
     browser_calls: tuple[CallSet, ...] = ("web",)
     """Sets of calls that an agent can make in the browser. `web` has the 16 calls that most tasks need. `elements`,
     `files`, `navigation`, `tabs`, `keyboard` and `coordinates` have all calls of one kind. Calls at a point of the

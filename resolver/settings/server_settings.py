@@ -56,9 +56,6 @@ class ServerSettings(FrozenModel):
     """URL of a GitHub Actions workflow run. Comments and pull requests link to this URL instead of the
     dashboard. The GitHub Action sets it.
     """
-
-    plan_expiry_days: float = Field(default=14, gt=0)
-    """Number of days after which a plan expires if nobody has approved it with the command `go`."""
     allowed_repositories: tuple[str, ...] = ()
     """Repositories that the server works for, as `owner/name` or `owner/*`. Requests from other repositories
     are rejected. Set this if other people can install your GitHub App, because you pay for their runs. By
@@ -104,12 +101,9 @@ class ServerSettings(FrozenModel):
     """URL of the permanent storage for run logs, such as `s3://bucket/runs` or `file:///srv/runs`. You can
     use any fsspec URL. By default, Patchwright uses the worker's local disk.
     """
-    log_format: Literal["auto", "text", "json"] = "auto"
-    """Log format of `serve` and `work`. `json` writes one JSON object per line. `auto` writes text to a
-    terminal, and JSON to a file or pipe.
-    """
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """Minimum level of the messages that are logged. Messages of libraries are logged only from `warning` on.
+    """Minimum level of the messages that `serve` and `work` log. Messages of libraries are logged only from `warning`
+    on.
     """
     metrics_label: str = Field(default="default", pattern=r"^[a-z0-9][a-z0-9_-]{0,31}$")
     """Name of this worker's group. The metrics carry it as the label `metrics_label`. If groups of workers with
@@ -138,15 +132,6 @@ class ServerSettings(FrozenModel):
         if url is not None and not re.fullmatch(r"https?://[^\s/?#@()<>]+(/[^\s?#()<>]*)?", url):
             raise ValueError(f"{url} is not a plain URL such as https://patchwright.example.com")
         return url.rstrip("/") if url else None
-
-    min_free_memory_mb: int = Field(default=512, ge=0)
-    """Memory in MiB that must be free on this machine. If less is free, no sandbox starts and the job is
-    retried.
-    """
-    min_free_disk_mb: int = Field(default=1024, ge=0)
-    """Disk space in MiB that must be free on the Docker engine's disk. If less is free, no sandbox starts and
-    the job is retried. The disk of an engine on another machine is not checked.
-    """
 
 
 def is_loopback(url: str) -> bool:

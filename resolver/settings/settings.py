@@ -42,11 +42,9 @@ class Settings(ModelSettings, SandboxSettings, RunSettings, ServerSettings):
     github_token: SecretStr | None = None
     """A token that can read the repository, push branches, and write issues and pull requests."""
     app_id: str | None = None
-    """ID or client ID of the GitHub App. It requires `private_key` or `private_key_file`."""
+    """ID or client ID of the GitHub App. It requires `private_key`."""
     private_key: SecretStr | None = None
-    """The GitHub App's private key in PEM format."""
-    private_key_file: Path | None = None
-    """Path of a file with the GitHub App's private key."""
+    """The GitHub App's private key in PEM format, or the path of a file that contains it."""
     github_api_url: str = "https://api.github.com"
     """URL of the API. For GitHub Enterprise Server, use `https://HOST/api/v3`."""
     github_server_url: str = "https://github.com"
@@ -117,7 +115,7 @@ class Settings(ModelSettings, SandboxSettings, RunSettings, ServerSettings):
             raise ValueError("it contains a line break, a space or another character that no key has")
         return secret
 
-    @field_validator("private_key_file", "ca_bundle", "secrets_file")
+    @field_validator("ca_bundle", "secrets_file")
     @classmethod
     def _validate_file(cls, path: Path | None, info: ValidationInfo) -> Path | None:
         if path is not None and not path.is_file():

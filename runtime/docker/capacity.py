@@ -9,21 +9,23 @@ from pathlib import Path
 from patchwright.runtime.errors import InsufficientResources
 
 MEMINFO = Path("/proc/meminfo")
+MIN_FREE_MEMORY_MB = 512
+MIN_FREE_DISK_MB = 1024
 _MIB = 1 << 20
 
 
-def check_capacity(min_free_memory_mb: int, min_free_disk_mb: int, docker_root: Path) -> None:
-    """Raise InsufficientResources if the machine has too little memory or disk space for another sandbox.
+def check_capacity(docker_root: Path) -> None:
+    """Raise InsufficientResources if the machine has too little memory, or the disk of `docker_root` too little space,
+    for another sandbox.
 
-    The available memory must be at least `min_free_memory_mb`, and the free disk space at `docker_root` at
-    least `min_free_disk_mb`, both in MiB. A value that cannot be measured is not checked. This is the case on
-    systems other than Linux, and for an engine in a VM.
+    A value that cannot be measured is not checked. This is the case on systems other than Linux, and for an engine in
+    a VM.
     """
     shortages = [
-        f"only {free:,} MiB of {resource} are free, but {setting} is {required:,}"
-        for resource, free, setting, required in (
-            ("memory", available_memory_mb(), "`min_free_memory_mb`", min_free_memory_mb),
-            ("disk", available_disk_mb(docker_root), "`min_free_disk_mb`", min_free_disk_mb),
+        f"only {free:,} MiB of {resource} are free, but {required:,} are necessary"
+        for resource, free, required in (
+            ("memory", available_memory_mb(), MIN_FREE_MEMORY_MB),
+            ("disk", available_disk_mb(docker_root), MIN_FREE_DISK_MB),
         )
         if free is not None and free < required
     ]

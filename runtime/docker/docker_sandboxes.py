@@ -221,9 +221,7 @@ class DockerSandboxes:
         engine, image = await self.prepare()
         if engine.is_local:
             self._docker_root = self._docker_root or Path((await engine.info())["DockerRootDir"])
-            capacity.check_capacity(
-                self._spec.min_free_memory_mb, self._spec.min_free_disk_mb, self._docker_root
-            )
+            capacity.check_capacity(self._docker_root)
         spec = replace(self._container_spec(image), as_root=as_root)
         if self._transport is not None:
             return await sandbox_container.start_container(

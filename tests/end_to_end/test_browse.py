@@ -6,13 +6,16 @@ import re
 import signal
 import socket
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from patchwright.demo.recorded_model import ModelFault, RecordedCall, RecordedTurn
+from patchwright.resolver.delegation.browse_tool import BrowseTool
 from patchwright.resolver.domain import Published, RunId
+from patchwright.resolver.pipeline import agent_setup
 from patchwright.resolver.tool_actions.subagent_actions import Browse
 from patchwright.runtime.actions import RunShell
 from tests.end_to_end.conftest import CODE, FIX_TURNS, TESTS, Scenario
@@ -98,10 +101,11 @@ def waits(prompt: str) -> str:
 
 
 async def test_a_browsing_agent_opens_the_agents_page_and_reports_back(
-    make_scenario: Callable[..., Scenario],
+    make_scenario: Callable[..., Scenario], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scenario = make_scenario(files=FILES)
-    scenario.environment |= {"PATCHWRIGHT_SANDBOX_FEATURES": "browser", "PATCHWRIGHT_MAX_BROWSING_STEPS": "5"}
+    scenario.environment["PATCHWRIGHT_SANDBOX_FEATURES"] = "browser"
+    monkeypatch.setattr(agent_setup, "BrowseTool", partial(BrowseTool, max_steps=5))
     port = free_port()
     reader = BrowsingScript(
         scenario,

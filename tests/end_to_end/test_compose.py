@@ -26,7 +26,7 @@ from tests.end_to_end.conftest import KEY as MODEL_KEY
 CHECKOUT = Path(__file__).parents[2]
 IMAGE = f"patchwright-test-compose:{os.getpid()}"
 BUNDLE = Path(os.environ.get("PATCHWRIGHT_CA_BUNDLE", "/etc/ssl/certs/ca-certificates.crt"))
-OF_THE_APP = ("PATCHWRIGHT_APP_ID", "PATCHWRIGHT_PRIVATE_KEY_FILE", "PATCHWRIGHT_WEBHOOK_SECRET")
+OF_THE_APP = ("PATCHWRIGHT_APP_ID", "PATCHWRIGHT_PRIVATE_KEY", "PATCHWRIGHT_WEBHOOK_SECRET")
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.compose, pytest.mark.timeout(1200)]
 
 
@@ -146,7 +146,7 @@ async def run_compose(
         key.chmod(0o644)
         left_out = ("PATH", "HOME", "PATCHWRIGHT_DATA", "PATCHWRIGHT_SANDBOX", "PATCHWRIGHT_PRIVATE_KEY")
         data = {name: value for name, value in scenario.environment.items() if name not in left_out}
-        data |= {"PATCHWRIGHT_PRIVATE_KEY_FILE": "/run/key.pem", "PATCHWRIGHT_SANDBOX": "docker"}
+        data |= {"PATCHWRIGHT_PRIVATE_KEY": "/run/key.pem", "PATCHWRIGHT_SANDBOX": "docker"}
         if not is_set_up:
             data = {name: value for name, value in data.items() if name not in OF_THE_APP}
         lines = [f"{name}={value.replace('127.0.0.1', address)}\n" for name, value in data.items()]

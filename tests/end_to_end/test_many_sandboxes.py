@@ -7,6 +7,7 @@ import pytest
 from benchmarks.many import OURS, SPEC, Traces, many
 from benchmarks.sandbox import CA_BUNDLE
 from patchwright.runtime.actions import RunShell
+from patchwright.runtime.docker import capacity
 from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
 from patchwright.runtime.docker.runtime_layer import BuildSettings
 
@@ -20,7 +21,7 @@ async def test_twenty_sandboxes_leave_nothing_behind() -> None:
     assert totals.failed == []
     assert (totals.done, totals.broken) == (14, 6)
     assert totals.left == dict.fromkeys(KINDS, 0)
-    assert min(totals.memory) > SPEC.min_free_memory_mb and min(totals.disk) > SPEC.min_free_disk_mb
+    assert min(totals.memory) > capacity.MIN_FREE_MEMORY_MB and min(totals.disk) > capacity.MIN_FREE_DISK_MB
 
 
 async def test_an_open_sandbox_is_detected() -> None:

@@ -1,12 +1,11 @@
 """Plans before a change, and questions instead of one, with their exact texts."""
 
-from datetime import timedelta
-
 import pytest
 
 from patchwright.demo.recorded_model import RecordedTurn
 from patchwright.resolver.domain import InputRequired, Published, Rejected, Reported
 from patchwright.resolver.events import Checkpoint, Message, VerificationCompleted
+from patchwright.resolver.request import plan_texts
 from patchwright.resolver.tool_actions.control_actions import Ask, ProposePlan, Report
 from patchwright.runtime.actions import RunShell
 from patchwright.runtime.observations import ActionFailure
@@ -135,18 +134,18 @@ async def test_a_plan_waits_for_go_and_continues_in_the_same_log(scenario: Scena
 
 
 @pytest.mark.slow
-async def test_an_expired_plan_is_not_executed(scenario: Scenario) -> None:
+async def test_an_expired_plan_is_not_executed(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
     await use_ordered_model(scenario, RecordedTurn("So.", PLAN), RecordedTurn("So.", PLAN))
     assert isinstance(await scenario.resolve(await comment_job(scenario, "@agent plan")), InputRequired)
-    days = timedelta(seconds=0.01) / timedelta(days=1)
-    late = await scenario.resolve(await comment_job(scenario, "@agent go"), plan_expiry_days=days)
+    monkeypatch.setattr(plan_texts, "PLAN_DAYS", 0)
+    late = await scenario.resolve(await comment_job(scenario, "@agent go"))
     assert isinstance(late, Rejected)
     assert scenario.comments[-1].strip() == (
         "The plan has expired, and the code may have changed since. Ask me for a "
         "new one with `plan`, or tell me what to do."
     )
     anew = await comment_job(scenario, "@agent plan")
-    assert isinstance(await scenario.resolve(anew, plan_expiry_days=days), InputRequired)
+    assert isinstance(await scenario.resolve(anew), InputRequired)
     assert scenario.trajectory(anew.id).run_started is not None, "a run of its own, from the code as it is"
 
 

@@ -19,6 +19,7 @@ from patchwright.bot.redis.heartbeats import Heartbeats
 from patchwright.bot.setup import credential_store
 from patchwright.demo.recorded_model import RecordedModel
 from patchwright.resolver.settings.settings import Settings
+from patchwright.runtime.docker import capacity
 from patchwright.runtime.errors import EngineUnavailable
 from tests.bot.commands.test_probe_command import FIT, UNSUITABLE
 from tests.bot.doctor.doctor_server import SECRET, find_result, run_all, server_under_test, states
@@ -64,17 +65,15 @@ def test_saved_credentials_are_reported_as_they_are(tmp_path: Path) -> None:
     assert "Its key was the file" in lost.detail
 
 
-def test_low_disk_space_and_memory_are_reported(tmp_path: Path) -> None:
-    high_minimums = Settings(data=tmp_path, min_free_disk_mb=1 << 40, min_free_memory_mb=1 << 40)
-    assert (
-        host_checks.check_disk(high_minimums)[0].state,
-        host_checks.check_memory(high_minimums)[0].state,
-    ) == (
-        "failed",
-        "failed",
-    )
-    many_jobs = Settings(data=tmp_path, max_concurrent_jobs=64, memory_mb=1 << 20, min_free_disk_mb=0)
+def test_low_disk_space_and_memory_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    many_jobs = Settings(data=tmp_path, max_concurrent_jobs=64, memory_mb=1 << 20)
     assert host_checks.check_memory(many_jobs)[0].state == "warning"
+    for name in ("MIN_FREE_DISK_MB", "MIN_FREE_MEMORY_MB"):
+        monkeypatch.setattr(capacity, name, 1 << 40)
+    settings = Settings(data=tmp_path)
+    assert [check(settings)[0].state for check in (host_checks.check_disk, host_checks.check_memory)] == [
+        "failed"
+    ] * 2
 
 
 async def test_a_missing_model_leads_to_the_setup_in_the_browser(tmp_path: Path) -> None:
@@ -189,13 +188,12 @@ async def test_the_engine_enforces_sandbox_limits(tmp_path: Path) -> None:
     )
 
 
-def test_the_disk_of_the_engine_is_checked(tmp_path: Path) -> None:
-    for floor, state in ((0, "ok"), (1 << 40, "failed")):
-        (result,) = docker_checks._check_disk(Settings(data=tmp_path, min_free_disk_mb=floor), tmp_path)
+def test_the_disk_of_the_engine_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for minimum, state in ((0, "ok"), (1 << 40, "failed")):
+        monkeypatch.setattr(capacity, "MIN_FREE_DISK_MB", minimum)
+        (result,) = docker_checks._check_disk(tmp_path)
         assert (result.state, str(tmp_path) in result.detail) == (state, True)
-    assert (
-        docker_checks._check_disk(Settings(data=tmp_path), tmp_path / "elsewhere") == []
-    )  # the engine runs in a VM
+    assert docker_checks._check_disk(tmp_path / "elsewhere") == []  # the engine runs in a VM
 
 
 def test_an_old_engine_and_missing_limits_are_reported() -> None:

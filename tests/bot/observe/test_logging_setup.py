@@ -136,7 +136,7 @@ async def test_a_job_logs_its_start_outcome_and_cost(
 async def test_a_requeued_or_suspended_job_is_logged(capture: LogCapture) -> None:
     from patchwright.bot.worker.worker_process import _with_result_logging
 
-    configure(log_format="text")
+    configure(terminal=True)
 
     async def retry_handler(job: object, tries: int) -> Any:
         return Retry(delay_seconds=20)
@@ -149,7 +149,7 @@ async def test_a_requeued_or_suspended_job_is_logged(capture: LogCapture) -> Non
     await asyncio.sleep(0)
     handling.cancel()
     await asyncio.wait((handling,))
-    messages = [line.split(" ", 3)[3] for line in capture.text.splitlines()]
+    messages = [line.split(" ", 2)[2] for line in capture.text.splitlines()]
     assert messages == [
         "job started (repo: acme/sample, number: 7, try: 1, job: one)",
         "job requeued (repo: acme/sample, number: 7, retry_seconds: 20, job: one)",
@@ -215,9 +215,9 @@ def test_hostile_text_stays_one_short_line(capture: LogCapture) -> None:
     assert (line["message"], line["share"], line["any"]) == (hostile[:MAX_FIELD_LENGTH], "nan", "{1: 'a'}")
 
 
-@pytest.mark.parametrize("form", ["json", "text"])
-def test_secrets_are_masked_everywhere_in_a_record(capture: LogCapture, form: str) -> None:
-    configure(log_format=form)
+@pytest.mark.parametrize("terminal", [False, True])
+def test_secrets_are_masked_everywhere_in_a_record(capture: LogCapture, terminal: bool) -> None:
+    configure(terminal=terminal)
     try:
         raise ValueError(f"key {SECRET}")
     except ValueError as exc:

@@ -14,26 +14,22 @@ from tests.runtime.conftest import CA_BUNDLE
 ENDLESS = 1 << 40  # MiB
 
 
-def test_this_machine_has_one_mib_free(tmp_path: Path) -> None:
-    capacity.check_capacity(1, 1, tmp_path)
+@pytest.mark.parametrize(
+    ("resource", "name"), [("memory", "MIN_FREE_MEMORY_MB"), ("disk", "MIN_FREE_DISK_MB")]
+)
+def test_a_missing_resource_is_named_with_its_minimum(
+    resource: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capacity.check_capacity(tmp_path)  # this machine has room
+    monkeypatch.setattr(capacity, name, ENDLESS)
+    message = rf"only [\d,]+ MiB of {resource} are free, but 1,099,\S+ are necessary; wait"
+    with pytest.raises(InsufficientResources, match=message):
+        capacity.check_capacity(tmp_path)
 
 
-def test_missing_memory_is_named_with_its_setting(tmp_path: Path) -> None:
-    with pytest.raises(
-        InsufficientResources, match=r"[\d,]+ MiB of memory are free, but `min_free_memory_mb` is 1,099,"
-    ):
-        capacity.check_capacity(ENDLESS, 0, tmp_path)
-
-
-def test_missing_disk_space_is_named_with_its_setting(tmp_path: Path) -> None:
-    with pytest.raises(
-        InsufficientResources, match=r"[\d,]+ MiB of disk are free, but `min_free_disk_mb` is 1,099,"
-    ):
-        capacity.check_capacity(0, ENDLESS, tmp_path)
-
-
-def test_an_unknown_disk_passes_the_capacity_check(tmp_path: Path) -> None:
-    capacity.check_capacity(0, ENDLESS, tmp_path / "in" / "a" / "virtual" / "machine")
+def test_an_unknown_disk_passes_the_capacity_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capacity, "MIN_FREE_DISK_MB", ENDLESS)
+    capacity.check_capacity(tmp_path / "in" / "a" / "virtual" / "machine")
 
 
 def test_insufficient_resources_are_retryable() -> None:
@@ -41,18 +37,16 @@ def test_insufficient_resources_are_retryable() -> None:
 
 
 @pytest.mark.docker
-async def test_no_container_starts_below_the_required_capacity() -> None:
-    build = BuildSettings(ca_bundle=CA_BUNDLE if CA_BUNDLE.exists() else None)
-    full = DockerSandboxes(SandboxSpec(min_free_memory_mb=ENDLESS), build)
+async def test_no_container_starts_below_the_required_capacity(monkeypatch: pytest.MonkeyPatch) -> None:
+    sandboxes = DockerSandboxes(
+        SandboxSpec(), BuildSettings(ca_bundle=CA_BUNDLE if CA_BUNDLE.exists() else None)
+    )
     try:
+        async with sandboxes.open("headroom-some") as sandbox:
+            assert sandbox.root == "/workspace"
+        monkeypatch.setattr(capacity, "MIN_FREE_MEMORY_MB", ENDLESS)
         with pytest.raises(InsufficientResources, match="no room for another sandbox"):
-            async with full.open("headroom-none"):
+            async with sandboxes.open("headroom-none"):
                 pass
     finally:
-        await full.close()
-    roomy = DockerSandboxes(SandboxSpec(min_free_memory_mb=1, min_free_disk_mb=1), build)
-    try:
-        async with roomy.open("headroom-some") as sandbox:
-            assert sandbox.root == "/workspace"
-    finally:
-        await roomy.close()
+        await sandboxes.close()
