@@ -59,7 +59,7 @@ class Job(FrozenModel):
     id: JobId
     """Identifies the trigger and the run. A repeated delivery of an event therefore has the same id."""
     repo: Repo
-    number: int = Field(ge=0)  # 0 if the job has no thread: the installation of the App triggered it.
+    number: int = Field(ge=0)  # 0 if the job is part of an evaluation, and has no thread
     requester: User | None
     """The user whose permission is checked. None if the operator or a failed check triggered the job."""
     command: str = ""
@@ -76,7 +76,7 @@ class Job(FrozenModel):
     """Id of the bot's commit whose failed checks triggered this job. Empty if the job has another trigger."""
     label: str | None = None
     """Name of the label that triggered the job; None if a text triggered it."""
-    is_evaluation: bool = False  # True if the job is part of an evaluation, and has no thread.
+    is_evaluation: bool = False
     retry_of: RunId | None = None
     """Id of the run that a `retry` command names; None for the latest run of the thread."""
     expired_call: str = ""

@@ -22,7 +22,7 @@ def add_serve(commands: Subparsers) -> None:
         "Without configuration, the first start prints a URL and a code for the setup page. There you choose a model\n"
         "and create a GitHub App. Otherwise set PATCHWRIGHT_WEBHOOK_SECRET, PATCHWRIGHT_MODEL, and either\n"
         "GITHUB_TOKEN or an App's ID and private key. With --poll, you need no webhook and no webhook secret. If\n"
-        "you use --poll with GITHUB_TOKEN, also set PATCHWRIGHT_POLLED_REPOSITORIES.\n\n"
+        "you use --poll with GITHUB_TOKEN, also set PATCHWRIGHT_ALLOWED_REPOSITORIES.\n\n"
         "  patchwright serve --host 0.0.0.0 --port 8000",
     )
     command.add_argument("--host", default="127.0.0.1", help="address to listen on (default %(default)s)")

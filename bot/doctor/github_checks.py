@@ -321,10 +321,10 @@ async def _check_token(settings: Settings, token: str) -> list[CheckResult]:
             failed("token", f"GitHub rejected the token: {exc}", "Create a new token and set GITHUB_TOKEN.")
         ]
     found = [ok("token", f"belongs to {parse_response(_User, response).login}"), _check_clock(response)]
-    if not settings.polled_repositories:
-        fix = "Set PATCHWRIGHT_POLLED_REPOSITORIES, so that missed events are found."
+    if not settings.named_repositories:
+        fix = "List them in PATCHWRIGHT_ALLOWED_REPOSITORIES as owner/name, so that missed events are found."
         return [*found, warning("repositories", "no repositories are configured", fix)]
-    checks = (_check_repository(api, name, headers, settings) for name in settings.polled_repositories)
+    checks = (_check_repository(api, name, headers, settings) for name in settings.named_repositories)
     return [*found, *(result for results in await asyncio.gather(*checks) for result in results)]
 
 

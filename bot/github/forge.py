@@ -23,7 +23,6 @@ from patchwright.bot.github.linked_code import LinkedCodeDownloader
 from patchwright.bot.github.rest import MAX_ATTEMPTS, PER_PAGE, RestClient, repo_path
 from patchwright.bot.github.reviews import Reviews
 from patchwright.bot.github.schemas import (
-    GHOST,
     BranchResponse,
     ClosedPullRequestResponse,
     GitHubResponse,
@@ -36,7 +35,7 @@ from patchwright.bot.github.write_check import WriteCheck
 from patchwright.bot.write_limiter import WriteLimiter
 from patchwright.resolver.authorization import Permission
 from patchwright.resolver.checks import Check, PullCommit
-from patchwright.resolver.domain import Credentials, Issue, Job, PullRequest, Repo, ReviewThread, Thread, User
+from patchwright.resolver.domain import Credentials, Job, PullRequest, Repo, ReviewThread, Thread, User
 from patchwright.resolver.errors import ForgeError, NotFound
 from patchwright.resolver.forge import MAX_BODY, HeadState, PublishedCommit, RepoFacts, ThreadState
 from patchwright.resolver.forge_writes import CheckRunReport, PullRequestSpec
@@ -49,7 +48,6 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 MAX_PULLS = 300  # maximum number of open pull requests that are searched for those of the bot
-NO_THREAD = 0  # The number of jobs that have no issue or pull request. Their comments are only logged.
 MAX_TITLE = 256  # characters; GitHub returns 422 for longer ones
 
 CONVERT_TO_DRAFT = """mutation ToDraft($input: ConvertPullRequestToDraftInput!) {
@@ -145,8 +143,6 @@ class GitHubForge:
         )
 
     async def get_thread(self, job: Job) -> Thread:
-        if job.number == NO_THREAD:
-            return _installation_thread(job)
         return await self._threads.read(job)
 
     async def list_commands(self, job: Job, label: str, mention: str) -> tuple[str, ...]:
@@ -243,9 +239,6 @@ class GitHubForge:
     async def upsert_comment(
         self, repo: Repo, number: int, tag: str, body: str, *, in_progress: bool = False
     ) -> str:
-        if number == NO_THREAD:
-            log.info("comment not posted", extra={"repo": str(repo), "job": tag, "text": body})
-            return ""
         if self.outbox and not in_progress:
             await self.outbox.store(repo, number, tag, body)
         comment = await self._comments.upsert(repo, number, tag, body, in_progress=in_progress)
@@ -374,11 +367,3 @@ class GitHubForge:
         found = await self._rest.get(list[PullRequestResponse], repo, *repo_path(repo), "pulls", **query)
         # GitHub ignores a `head` filter that it does not understand, and returns all pull requests.
         return next((pull for pull in found if pull.head.ref == branch and pull.is_same_repository), None)
-
-
-def _installation_thread(job: Job) -> Issue:
-    """Returns an empty issue for a job that was triggered by the installation of the App, and not by an issue."""
-    return Issue(
-        number=job.number, title="Installation of the App", body="", author=job.requester or GHOST.as_user(),
-        trusted=True, open=True, url="",
-    )  # fmt: skip

@@ -6,8 +6,6 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator
 
-from pydantic import ValidationError
-
 from patchwright.bot.github.forge import GitHubForge
 from patchwright.bot.reconcile.reconciler import POLLING_SCHEDULE, PollSchedule, Reconciler, ReconcilerConfig
 from patchwright.bot.redis.leader_lease import LeaderLease
@@ -29,11 +27,11 @@ async def open_reconciler(
 
     `github` must be the object that sends all requests of this process, so that they share the same tokens.
     """
-    repositories = tuple(map(_parse_repository, settings.polled_repositories))
+    repositories = tuple(map(Repo.parse, settings.named_repositories))
     if not github.is_app and not repositories:
         if settings.poll:
             raise SettingsError(
-                "PATCHWRIGHT_POLLED_REPOSITORIES is not set. With a token, list the repositories as owner/name."
+                "PATCHWRIGHT_ALLOWED_REPOSITORIES names no repository. With a token, list each as owner/name."
             )
         log.info("no repositories to poll: missed deliveries are not recovered")
     lease = LeaderLease(require_redis_url(settings))
@@ -50,12 +48,3 @@ async def open_reconciler(
         yield watch
     finally:
         await lease.close()
-
-
-def _parse_repository(full_name: str) -> Repo:
-    try:
-        return Repo.parse(full_name)
-    except ValidationError as exc:
-        raise SettingsError(
-            f"{full_name} in PATCHWRIGHT_POLLED_REPOSITORIES is not a repository. Write it as owner/name."
-        ) from exc

@@ -19,7 +19,6 @@ from patchwright.bot.webhooks.triggers import (
     TriggerRequest,
     Triggers,
     find_request,
-    find_setup_jobs,
     later_job_ids,
     possible_job_ids,
 )
@@ -58,11 +57,8 @@ class TriggerHandler:
         """
         if isinstance(delivery, LabelRemoved | ThreadClosed | InstallationChanged):
             await self._services.cancellation.handle(delivery)
-            if isinstance(delivery, InstallationChanged):
-                for job in find_setup_jobs(delivery, self.triggers):
-                    await self._queue.put(job, urgent=False)
-                if self.labels and not delivery.is_access_removed:
-                    await self.labels.create(delivery.repositories, is_new_grant=True)
+            if isinstance(delivery, InstallationChanged) and self.labels and not delivery.is_access_removed:
+                await self.labels.create(delivery.repositories, is_new_grant=True)
             return None
         if isinstance(delivery, ChecksCompleted):
             return await self.checks.handle(delivery) if self.checks else None
@@ -106,8 +102,7 @@ class TriggerHandler:
         """Returns the queued and running jobs of all issues and pull requests in the repository. Raises
         QueueDown.
         """
-        jobs = [record.job for record in await self._queue.all_active_jobs() if record.job.repo == repo]
-        return tuple(job for job in jobs if job.number)  # Jobs of an installation have no thread.
+        return tuple(record.job for record in await self._queue.all_active_jobs() if record.job.repo == repo)
 
     async def execute(self, trigger: TriggerRequest) -> JobId | None:
         """Executes the command of a request, or queues its job. Returns the id of the queued job, or None if no job

@@ -117,8 +117,6 @@ class InstallationChanged(FrozenModel):
     """True if the App lost access to the repositories."""
     repositories: tuple[Repo, ...]
     """The affected repositories; empty if the event affects all repositories of the installation."""
-    installer: Sender | None = None
-    """The user who gave the App access to `repositories`; None if the App got no new access."""
     permissions: dict[str, str]
     """The permissions of the installation after the change."""
     settings_url: str
@@ -333,7 +331,6 @@ def _make_installation_changed(
         installation_id=payload.installation.id,
         is_access_removed=action in ACCESS_REMOVED_ACTIONS,
         repositories=repositories,
-        installer=_as_sender(payload.sender) if payload.sender and action in ("created", "added") else None,
         permissions=payload.installation.permissions,
         settings_url=payload.installation.html_url,
     )

@@ -214,7 +214,6 @@ class InstallationDetails(PayloadModel):
 
 class InstallationPayload(PayloadModel):
     installation: InstallationDetails
-    sender: Account | None = None
     repositories: tuple[RepositoryName, ...] = ()
     """The repositories of a new installation. GitHub sends them for other actions, too."""
     repositories_added: tuple[RepositoryName, ...] = ()

@@ -42,8 +42,6 @@ class Triggers(FrozenModel):
     mention: str = "@agent"
     app_id: str | None = None
     """The id or client id of this deployment's App; None if the deployment uses a token."""
-    onboarding: bool = False
-    """True if the installation of the App in a repository counts as a request for the command `setup`."""
 
 
 class TriggerRequest(FrozenModel):
@@ -101,27 +99,6 @@ def find_request(delivery: Delivery, triggers: Triggers) -> TriggerRequest | Non
         case _:
             assert_never(delivery)
     return TriggerRequest(job=job, requested_at=parse_time(delivery.occurred_at), resource_path=path)
-
-
-def find_setup_jobs(change: InstallationChanged, triggers: Triggers) -> tuple[Job, ...]:
-    """Returns a job for the command `setup` in each repository in which a person has installed the App.
-
-    These jobs belong to no issue or pull request. Returns () if `triggers.onboarding` is False.
-    """
-    installer = change.installer
-    if not triggers.onboarding or installer is None or installer.is_bot:
-        return ()
-    return tuple(
-        Job(
-            id=make_job_id(repo, change.installation_id, 0, "setup", str(repo)),
-            repo=repo,
-            number=0,
-            requester=User(id=installer.id, login=installer.login),
-            command="setup",
-            installation_id=change.installation_id,
-        )
-        for repo in change.repositories
-    )
 
 
 def label_command(label: str, repo: str = "OWNER/REPO") -> str:

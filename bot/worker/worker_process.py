@@ -148,12 +148,7 @@ class _Worker:
 
     def __init__(self, settings: Settings, github: WorkerGitHub, *, exclusive: bool) -> None:
         url = require_redis_url(settings)
-        triggers = Triggers(
-            label=settings.label,
-            mention=settings.mention,
-            app_id=settings.app_id,
-            onboarding=settings.onboarding,
-        )
+        triggers = Triggers(label=settings.label, mention=settings.mention, app_id=settings.app_id)
         self.name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._queue = ArqQueue(
             url, is_only_worker=exclusive, max_concurrent_jobs=settings.max_concurrent_jobs

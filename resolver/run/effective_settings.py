@@ -24,7 +24,7 @@ UNRECORDED_SETTINGS = frozenset(
         *("github_api_url", "github_server_url", "data", "ca_bundle"),
         # Triggers, and settings that other events or fields already record.
         *("label", "sandbox_transport", "model", "max_steps", "timeout", "max_usd"),
-        *("polled_repositories", "onboarding", "log_level", "archive"),
+        *("log_level", "archive"),
     }
 )
 """Names of the settings that are not recorded."""

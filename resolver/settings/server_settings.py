@@ -40,10 +40,6 @@ class ServerSettings(FrozenModel):
     """
     poll: bool = False
     """Whether the server polls GitHub every 30 seconds, so that no webhook is needed."""
-    polled_repositories: tuple[str, ...] = ()
-    """The repositories (`owner/name`) that the server polls for missed events if you use a token. With a
-    GitHub App, the server polls the repositories in which the App is installed.
-    """
     redis_url: str | None = None
     """URL of your own Redis. By default, Patchwright uses an embedded Redis that stores its data in `data`.
     """
@@ -59,12 +55,8 @@ class ServerSettings(FrozenModel):
     allowed_repositories: tuple[str, ...] = ()
     """Repositories that the server works for, as `owner/name` or `owner/*`. Requests from other repositories
     are rejected. Set this if other people can install your GitHub App, because you pay for their runs. By
-    default, the server works for all repositories.
-    """
-    onboarding: bool = False
-    """Whether the server proposes a `.github/patchwright.toml` when somebody installs the GitHub App in a
-    repository. The server then acts as if that person had commented `@agent setup`. This setting requires
-    webhook deliveries.
+    default, the server works for all repositories. If you use a token, the server polls each `owner/name` in this list
+    for missed events. With a GitHub App, the server polls the repositories in which the App is installed.
     """
     user_runs_per_day: int = Field(default=50, ge=1)
     """Maximum number of runs that one person can start per day (UTC)."""
@@ -115,6 +107,19 @@ class ServerSettings(FrozenModel):
     """Minimum number of seconds between two write requests to GitHub. All workers together keep this interval
     for each installation or token. Set it to 0 only for your own GitHub server without rate limits.
     """
+
+    @property
+    def named_repositories(self) -> tuple[str, ...]:
+        """The allowed repositories whose full names are given, as `owner/name`."""
+        return tuple(name for name in self.allowed_repositories if "*" not in name)
+
+    @field_validator("allowed_repositories")
+    @classmethod
+    def _validate_repositories(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if not re.fullmatch(r"[\w.*-]+/[\w.*-]+", name):
+                raise ValueError(f"{name} is not a repository such as owner/name or owner/*")
+        return names
 
     def run_url(self, run: str) -> str | None:
         """Returns the URL of a run, or None if no URL is configured.

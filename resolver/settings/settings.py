@@ -156,7 +156,7 @@ SENSITIVE_SETTINGS = frozenset(
         "github_server_url",
         "model_base_url",
         "redis_url",
-        "polled_repositories",
+        "allowed_repositories",
         "sandbox",
         "ca_bundle",
         "public_url",

@@ -1,16 +1,13 @@
 """`@agent setup` proposes a configuration file with a test command that ran, in a pull request."""
 
 import asyncio
-import json
 import shutil
 import tomllib
 from collections.abc import Callable
-from uuid import uuid4
 
 import pytest
 
 from patchwright.bot.github.rest import MAX_ATTEMPTS
-from patchwright.demo.github import Delivery
 from patchwright.resolver.domain import Job, Published, Rejected, Reported
 from patchwright.resolver.events import RunStarted, VerificationCompleted
 from patchwright.resolver.settings.settings import REPO_CONFIG_PATH, RepoConfig
@@ -193,28 +190,3 @@ async def test_setup_works_in_a_workflow_with_two_jobs(scenario: Scenario) -> No
     second = await workflow.publish()
     assert (second.code, second.outputs["outcome"]) == (0, "published"), second.output
     assert "test_command" in config(scenario)
-
-
-@pytest.mark.redis
-@pytest.mark.slow
-async def test_the_installation_of_the_app_proposes_the_file_once_if_a_writer_installs_it(
-    scenario: Scenario,
-) -> None:
-    scenario.environment["PATCHWRIGHT_ONBOARDING"] = "true"
-    await scenario.script_model()
-    async with scenario.serve() as served:
-        hook = scenario.fake_github.add_webhook(served.webhook, SECRET)
-        for number, login in enumerate(("stranger", "maintainer", "maintainer"), start=1):
-            body = {
-                "action": "created",
-                "installation": {"id": number},
-                "repositories": [{"full_name": "acme/calc"}],
-                "sender": {"id": scenario.fake_github.user(login).id, "login": login, "type": "User"},
-            }
-            text = json.dumps(body).encode()
-            delivery = Delivery(hook, str(uuid4()), "installation", "created", text, status=None)
-            await scenario.fake_github.redeliver(delivery)
-            await scenario.wait_for_completion(number)
-            assert len(scenario.repo.pulls) == (login == "maintainer")
-    assert scenario.pull.title == "Configure Patchwright"
-    assert scenario.comments == []  # such a job has no thread

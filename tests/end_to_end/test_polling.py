@@ -33,10 +33,10 @@ async def test_a_polling_server_resolves_issues_labeled_before_its_start(scenari
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({}, "PATCHWRIGHT_POLLED_REPOSITORIES is not set. With a token, list the repositories as"),
+        ({}, "PATCHWRIGHT_ALLOWED_REPOSITORIES names no repository. With a token, list each as"),
         (
-            {"PATCHWRIGHT_POLLED_REPOSITORIES": "acme"},
-            "acme in PATCHWRIGHT_POLLED_REPOSITORIES is not a repository",
+            {"PATCHWRIGHT_ALLOWED_REPOSITORIES": "acme/*"},
+            "PATCHWRIGHT_ALLOWED_REPOSITORIES names no repository",
         ),
     ],
 )

@@ -148,7 +148,7 @@ def test_settings_never_reveal_a_secret(tmp_path: Path) -> None:
     assert "canary" not in repr(settings) + settings.model_dump_json()
 
 
-@pytest.mark.parametrize("line", ['sandbox = "local"', 'polled_repositories = ["a/b"]'])
+@pytest.mark.parametrize("line", ['sandbox = "local"', 'allowed_repositories = ["a/b"]'])
 def test_a_file_of_a_cloned_repository_cannot_turn_off_the_isolation(tmp_path: Path, line: str) -> None:
     (tmp_path / "patchwright.toml").write_text(line)
     (tmp_path / ".git").mkdir()
@@ -157,6 +157,15 @@ def test_a_file_of_a_cloned_repository_cannot_turn_off_the_isolation(tmp_path: P
     assert read_settings(
         {}, {}, tmp_path / "patchwright.toml", tmp_path
     )  # positive control: the person trusts it
+
+
+@pytest.mark.parametrize("name", ["acme", "acme/", "https://github.com/acme/calc"])
+def test_an_allowed_repository_needs_an_owner_and_a_name(name: str, tmp_path: Path) -> None:
+    environ = {"PATCHWRIGHT_ALLOWED_REPOSITORIES": f"acme/calc,{name}"}
+    with pytest.raises(SettingsError, match="is not a repository such as owner/name or owner/"):
+        read_settings({}, environ, None, tmp_path)
+    environ["PATCHWRIGHT_ALLOWED_REPOSITORIES"] = "acme/calc,acme/lib-*"
+    assert read_settings({}, environ, None, tmp_path).named_repositories == ("acme/calc",)
 
 
 @pytest.mark.parametrize("name", ["GITHUB_TOKEN", "PATCHWRIGHT_MODEL_API_KEY"])

@@ -168,7 +168,7 @@ async def test_a_token_is_checked_in_each_polled_repository(tmp_path: Path) -> N
     async with server_under_test(tmp_path) as server:
         plain = {"data": tmp_path, "github_api_url": server.fake_github.api_url, "poll": True}
         token = server.fake_github.create_token("maintainer")
-        settings = Settings(**plain, github_token=token, polled_repositories=("acme/calc",))
+        settings = Settings(**plain, github_token=token, allowed_repositories=("acme/calc",))
         assert states(await run_all(github_checks.build_checks(settings, None))) == {"ok"}
         server.repo.labels.clear()
         result = await find_result(github_checks.build_checks(settings, None), "label", "warning")
@@ -178,7 +178,7 @@ async def test_a_token_is_checked_in_each_polled_repository(tmp_path: Path) -> N
         stranger = Settings(
             **plain,
             github_token=server.fake_github.create_token("stranger"),
-            polled_repositories=("acme/calc", "acme/none"),
+            allowed_repositories=("acme/calc", "acme/none"),
         )
         assert [result.detail for result in await run_all(github_checks.build_checks(stranger, None))][
             2:

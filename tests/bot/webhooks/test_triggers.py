@@ -11,7 +11,6 @@ from patchwright.bot.webhooks.delivery import (
     CommentCreated,
     Delivery,
     IgnoredEvent,
-    InstallationChanged,
     LabelAdded,
     Ping,
     ReviewSubmitted,
@@ -25,7 +24,6 @@ from patchwright.bot.webhooks.triggers import (
     Triggers,
     find_job,
     find_request,
-    find_setup_jobs,
     label_command,
     later_job_ids,
     make_job_id,
@@ -281,25 +279,3 @@ def test_the_text_that_opens_an_issue_is_a_request_of_its_own() -> None:
     assert (
         found.job.id == make_job_id(found.job.repo, 99, 7, "opened") != requested_job(comment("@agent go")).id
     )
-
-
-@pytest.mark.parametrize(
-    ("onboarding", "installer", "count"),
-    [(True, MAINTAINER, 2), (False, MAINTAINER, 0), (True, BOT, 0), (True, None, 0)],
-)
-def test_an_installation_requests_a_setup_in_each_repository_if_the_operator_wants_it(
-    onboarding: bool, installer: Sender | None, count: int
-) -> None:
-    # The readable parts of the two ids are equal.
-    repos = tuple(Repo(owner="acme", name=name) for name in ("a.b", "a-b"))
-    change = InstallationChanged(
-        installation_id=31, is_access_removed=False, repositories=repos, installer=installer,
-        permissions={}, settings_url="",
-    )  # fmt: skip
-    jobs = find_setup_jobs(change, TRIGGERS.model_copy(update={"onboarding": onboarding}))
-    assert len({job.id for job in jobs}) == len(jobs) == count
-    assert [job.repo for job in jobs] == list(repos[:count])
-    assert [job.id for job in jobs] == [make_job_id(job.repo, 31, 0, "setup", str(job.repo)) for job in jobs]
-    assert {(job.command, job.number, job.requester) for job in jobs} <= {
-        ("setup", 0, User(id=5, login="maintainer"))
-    }
