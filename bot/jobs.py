@@ -49,9 +49,7 @@ def cancel_handler(task: asyncio.Task[Any], cancellation: Cancellation) -> None:
 
 
 def current_cancellation() -> Cancellation | None:
-    """Returns the cancellation of the job that the current task handles, or None if the job was not
-    canceled.
-    """
+    """Returns the cancellation of the job that the current task handles, or None if the job was not canceled."""
     task = asyncio.current_task()
     return None if task is None else _CANCELLATIONS.get(task)
 
@@ -140,8 +138,7 @@ class JobRecord(FrozenModel):
         return self.model_copy(update={"state": "completed", "result": result})
 
     def is_requested_before(self, time: datetime) -> bool:
-        """Returns True if the job was requested at this time or earlier, or if the time of the request is
-        unknown.
+        """Returns True if the job was requested at this time or earlier, or if the time of the request is unknown.
 
         Equal times count as earlier, because GitHub's timestamps are whole seconds.
         """
@@ -168,8 +165,7 @@ was killed counts, too. A try that failed because of an outage of GitHub does no
 
 
 class JobQueue(Protocol):
-    """Stores jobs and runs them. Runs urgent jobs first, and at most one job per issue or pull request at a
-    time.
+    """Stores jobs and runs them. Runs urgent jobs first, and at most one job per issue or pull request at a time.
 
     Every method that accesses the queue's storage may raise QueueDown.
     """
@@ -230,18 +226,14 @@ class JobQueue(Protocol):
         """Returns the record of a job, or None if the job is unknown."""
 
     async def process_jobs(self, handler: JobHandler) -> None:
-        """Runs jobs until the caller cancels this method. Then stops the running jobs and returns them to the
-        queue.
+        """Runs jobs until the caller cancels this method. Then stops the running jobs and returns them to the queue.
 
-        If a handler raises an exception, the result of its job is Failed. While Redis is down, this method
-        waits.
+        If a handler raises an exception, the result of its job is Failed. While Redis is down, this method waits.
         """
 
 
 def thread_key(repo: Repo, number: int) -> str:
-    """Returns the key of an issue or pull request. Names that differ only in letter case have the same
-    key.
-    """
+    """Returns the key of an issue or pull request. Names that differ only in letter case have the same key."""
     return f"{repo}#{number}".lower()
 
 

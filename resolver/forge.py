@@ -91,9 +91,7 @@ class Forge(Protocol):
         """
 
     async def get_permission(self, repo: Repo, user: User) -> Permission:
-        """Returns the user's permission, looked up by numeric id; "none" if the forge reports an unknown
-        permission.
-        """
+        """Returns the user's permission, looked up by numeric id; "none" if the forge reports an unknown permission."""
 
     async def get_credentials(self, repo: Repo) -> Credentials:
         """Returns a token that can clone this one repository and push to it."""
@@ -130,11 +128,10 @@ class Forge(Protocol):
         """Pushes `commit` from the bare repository `git_dir` to `branch`. The branch must point to `parent`
         or not exist.
 
-        If the forge can sign commits, it creates and signs a new commit with the same tree. Otherwise, the
-        commit is pushed unchanged. Does nothing if the branch already contains the commit. `target_repo` is
-        the fork that contains the branch, or None if the branch is in `repo`. Raises BranchMoved if the branch
-        points to another commit. Raises Forbidden or WorkspaceError if the forge accepts neither the signed
-        nor the unchanged commit.
+        If the forge can sign commits, it creates and signs a new commit with the same tree. Otherwise, the commit is
+        pushed unchanged. Does nothing if the branch already contains the commit. `target_repo` is the fork that
+        contains the branch, or None if the branch is in `repo`. Raises BranchMoved if the branch points to another
+        commit. Raises Forbidden or WorkspaceError if the forge accepts neither the signed nor the unchanged commit.
         """
 
     async def find_pull_request(self, repo: Repo, branch: str) -> PullRequest | None:
@@ -151,9 +148,7 @@ class Forge(Protocol):
     async def reply_to_thread(
         self, repo: Repo, number: int, thread: ReviewThread, tag: str, body: str
     ) -> str:
-        """Replies in a review thread, unless a reply with the same hidden tag exists. Returns the reply's
-        URL.
-        """
+        """Replies in a review thread, unless a reply with the same hidden tag exists. Returns the reply's URL."""
 
     async def resolve_thread(self, repo: Repo, thread: ReviewThread) -> None:
         """Marks a review thread as resolved. Does nothing if the thread is already resolved. Raises Forbidden
@@ -287,9 +282,8 @@ class MaskingForge(_WrapperForge):
 class ReadOnlyForge(_WrapperForge):
     """Allows only reads, for a run whose result another job will publish.
 
-    The first write of the run raises WriteBlocked. A job with write access then continues the run from its
-    log, as after a crash. Comments of other runs are skipped without an error. The job with write access
-    posts them later.
+    The first write of the run raises WriteBlocked. A job with write access then continues the run from its log, as
+    after a crash. Comments of other runs are skipped without an error. The job with write access posts them later.
     """
 
     def __init__(self, forge: Forge, run: str) -> None:

@@ -51,9 +51,7 @@ def is_complete(trajectory: Trajectory) -> bool:
 
 
 def check_limits(trajectory: Trajectory, limits: Limits) -> AgentStopped | None:
-    """Returns the stop event for a run that has reached a limit or is stuck. Returns None if the run may
-    continue.
-    """
+    """Returns the stop event for a run that has reached a limit or is stuck. Returns None if the run may continue."""
     usage = trajectory.usage_since_resume()
     if usage.steps >= limits.steps:
         return AgentStopped(reason="limit", detail=f"The step limit of {limits.steps} is reached.")
@@ -69,12 +67,10 @@ def check_limits(trajectory: Trajectory, limits: Limits) -> AgentStopped | None:
 
 
 def subagent_limits(limits: Limits, usage: Usage, max_steps: int, count: int = 1) -> Limits | None:
-    """Splits half of the remaining budget among `count` subagents. Each subagent gets at most `max_steps`
-    steps.
+    """Splits half of the remaining budget among `count` subagents. Each subagent gets at most `max_steps` steps.
 
-    The parent run keeps the other half, so that it can use the results of its subagents. The subagents run at
-    the same time, so each of them gets half of the remaining time. Returns None if the remaining budget is
-    too small.
+    The parent run keeps the other half, so that it can use the results of its subagents. The subagents run at the same
+    time, so each of them gets half of the remaining time. Returns None if the remaining budget is too small.
     """
     steps_left = limits.steps - usage.steps
     seconds, usd = limits.seconds - usage.seconds, limits.usd - usage.usd
@@ -86,8 +82,7 @@ def subagent_limits(limits: Limits, usage: Usage, max_steps: int, count: int = 1
 
 
 def steps_left_notice(trajectory: Trajectory, limits: Limits) -> int | None:
-    """Returns the number of replies that are left, if the model must be told this number now. Otherwise,
-    returns None.
+    """Returns the number of replies that are left, if the model must be told this number now. Otherwise, returns None.
 
     A run with a low limit gets no notice, because the notice would come together with the initial prompt.
     """

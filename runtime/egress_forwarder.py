@@ -43,8 +43,7 @@ PROXY_ENVIRONMENT = {
     "CARGO_REGISTRIES_CRATES_IO_PROTOCOL": "sparse",
     "JAVA_TOOL_OPTIONS": f"{_JAVA_OPTIONS} -Dhttp.nonProxyHosts=localhost|127.*|[::1]",
 }
-"""Environment variables with which programs use the forwarder's port as their proxy. Only an online sandbox
-has them.
+"""Environment variables with which programs use the forwarder's port as their proxy. Only an online sandbox has them.
 """
 
 StreamPair = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -143,9 +142,7 @@ def peer_uid(writer: asyncio.StreamWriter) -> int:
 
 
 async def relay(client: StreamPair, server: StreamPair) -> None:
-    """Copy bytes in both directions. Stops when the server has closed its side, or when a connection is
-    broken.
-    """
+    """Copy bytes in both directions. Stops when the server has closed its side, or when a connection is broken."""
     sending = asyncio.create_task(copy_stream(client[0], server[1]))
     try:
         await copy_stream(server[0], client[1])

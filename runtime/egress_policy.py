@@ -71,8 +71,7 @@ class EgressPolicy(FrozenModel):
     allows every public host.
     """
     trusted_endpoints: frozenset[tuple[str, int]] = frozenset()
-    """Hosts and ports of the operator's own servers, such as a package index. These servers may have any
-    address.
+    """Hosts and ports of the operator's own servers, such as a package index. These servers may have any address.
     """
     public_endpoints: frozenset[tuple[str, int]] = frozenset()
     """Hosts and ports of the operator's own servers that must have public addresses."""
@@ -204,9 +203,7 @@ def _to_ascii(host: str) -> str:
 
 
 class UpstreamProxy(FrozenModel):
-    """The proxy through which the operator's own network reaches the internet. The egress proxy connects
-    through it.
-    """
+    """The proxy through which the operator's own network reaches the internet. The egress proxy connects through it."""
 
     host: str
     port: int
@@ -215,9 +212,7 @@ class UpstreamProxy(FrozenModel):
 
     @classmethod
     def from_url(cls, url: str) -> "UpstreamProxy":
-        """Parse a proxy URL of the form http://[user:password@]host[:port]. Raises ValueError for
-        other URLs.
-        """
+        """Parse a proxy URL of the form http://[user:password@]host[:port]. Raises ValueError for other URLs."""
         parts = urlsplit(url if "://" in url else f"http://{url}")
         if parts.scheme != "http" or not parts.hostname or parts.path not in ("", "/"):
             raise ValueError("write a proxy as http://host:port")

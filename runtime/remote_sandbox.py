@@ -1,5 +1,4 @@
-"""The host's side of the wire protocol: a `Sandbox` in a container. The server in the container connects to
-the host.
+"""The host's side of the wire protocol: a `Sandbox` in a container. The server in the container connects to the host.
 
 The host owns the socket and listens on it. If the container owned the socket, it could replace the socket
 with a link to another socket of the host. The content of a message never decides which class, path or
@@ -243,8 +242,7 @@ class RemoteSandbox:
         """Return a new request. If the previous host process has already sent a request for the same tool
         call, return that request again.
 
-        Tool calls come one after the other. So the previous process cannot have sent a request for a later
-        call.
+        Tool calls come one after the other. So the previous process cannot have sent a request for a later call.
         """
         call_id = current_call_id.get() if isinstance(action, _TOOL_CALL_ACTIONS) else ""
         if call_id and self._previous and self._previous.call_id == call_id:

@@ -144,8 +144,7 @@ class Sandboxes(Protocol):
         """
 
     def adopt(self, name: str) -> AbstractAsyncContextManager[Sandbox | None]:
-        """Take over the sandbox of this name from a killed process of this machine. Its shell is still
-        running.
+        """Take over the sandbox of this name from a killed process of this machine. Its shell is still running.
 
         Yields None if there is no such sandbox; the caller then opens a new one. Raises EngineUnavailable or
         ImageUnavailable.
@@ -170,9 +169,7 @@ class Sandboxes(Protocol):
         """
 
     async def prepare(self) -> object:
-        """Build or pull everything that the first sandbox needs. Raises EngineUnavailable or
-        ImageUnavailable.
-        """
+        """Build or pull everything that the first sandbox needs. Raises EngineUnavailable or ImageUnavailable."""
 
     async def content_digest(self) -> str | None:
         """Return a digest of the contents of a new sandbox, or None if the contents are unknown. Equal

@@ -1,5 +1,4 @@
-"""Decides which requests a worker may send to a shared Docker engine. No function in this module has side
-effects.
+"""Decides which requests a worker may send to a shared Docker engine. No function in this module has side effects.
 
 Access to an engine's socket is root access to its machine. These rules allow only the part of the engine's
 API that `runtime/docker/engine.py` uses: containers with the limits of a sandbox (`container_policy.py`), and
@@ -10,8 +9,7 @@ example, its JSON parser ignores the letter case of names, and accepts U+017F fo
 the query and a form body, the engine uses the value in the body. Engines that were built with Go before version 1.17
 accept `;` instead of `&`.
 
-Source: docs.docker.com/reference/api/engine, pkg.go.dev/encoding/json#Unmarshal,
-pkg.go.dev/net/http#Request.ParseForm
+Source: docs.docker.com/reference/api/engine, pkg.go.dev/encoding/json#Unmarshal, pkg.go.dev/net/http#Request.ParseForm
 """
 
 import json
@@ -54,8 +52,7 @@ class Decision(NamedTuple):
     Patchwright created the `owned_object`.
     """
     owned_object: tuple[ObjectKind, str] | None = None
-    """The name or ID of the container or exec instance that the request uses. Patchwright must have created
-    it.
+    """The name or ID of the container or exec instance that the request uses. Patchwright must have created it.
     """
     build_request: Callable[[str], EngineRequest] = lambda owned: EngineRequest("", "")
     """Returns the request to forward to the engine. The argument is the full ID of the owned object. A name
@@ -343,8 +340,7 @@ def _parse_json(text: str | bytes) -> Any:
 
 
 def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Builds a JSON object from its names and values. Raises ValueError if some parser could treat two names as
-    equal.
+    """Builds a JSON object from its names and values. Raises ValueError if some parser could treat two names as equal.
 
     Some parsers ignore letter case, and some replace non-ASCII letters by ASCII letters. So names that differ
     only in letter case are rejected, and so is every non-ASCII name.

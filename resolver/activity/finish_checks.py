@@ -1,7 +1,6 @@
 """Checks which steps are still missing when an agent wants to finish. Only the log is read.
 
-The agent is reminded only once. If steps are still missing afterwards, the summary lists them for the
-reviewer.
+The agent is reminded only once. If steps are still missing afterwards, the summary lists them for the reviewer.
 """
 
 import re
@@ -114,8 +113,7 @@ def describe_open_points(points: Sequence[str], verdict: Verdict) -> tuple[str, 
 
 
 def has_reproduced(trajectory: Trajectory) -> bool:
-    """Returns True if the agent saw a failure before its last edit, or if its edits changed the output of a
-    command.
+    """Returns True if the agent saw a failure before its last edit, or if its edits changed the output of a command.
 
     A failure is a non-zero exit code, or output that shows a failed test or an exception. The output is
     checked because the exit code can be lost, for example in a pipe. Two command lines count as the same
@@ -308,8 +306,7 @@ def _is_read_only(command: str) -> bool:
 
 
 def _split_programs(command: str) -> set[str]:
-    """Returns the parts of a command line that may run code of the repository. Each part includes its
-    arguments.
+    """Returns the parts of a command line that may run code of the repository. Each part includes its arguments.
 
     A here-document belongs to the part that reads it. Two parts with different here-documents count as different.
     """

@@ -155,8 +155,7 @@ class Agent:
         return PromptFingerprinter(tool_schemas(self.tools.specs))
 
     async def run(self, log: RunLog) -> AgentStopped:
-        """Works until the run stops. If the run has already stopped and no new message restarts it,
-        returns at once.
+        """Works until the run stops. If the run has already stopped and no new message restarts it, returns at once.
 
         If this call is canceled, another agent can continue the run from its log. The same is true if the
         call raises ModelAccessDenied (an operator must act) or SandboxError (the machine failed).
@@ -246,8 +245,7 @@ class Agent:
     def _finish_objection(self, call: ToolCall, trajectory: Trajectory) -> ActionFailure | None:
         """Returns why a finish call is rejected, or None if the call is accepted.
 
-        Only the first finish call is rejected. The second one is accepted, and the summary lists what is
-        missing.
+        Only the first finish call is rejected. The second one is accepted, and the summary lists what is missing.
         """
         if not isinstance(call.action, Finish) or was_sent_back(trajectory):
             return None
@@ -258,8 +256,7 @@ class Agent:
         )
 
     async def _save_checkpoint(self, log: RunLog, *, force: bool = False) -> None:
-        """Appends the work tree to the log if the tree changed since the last checkpoint. Raises
-        ChangeTooLarge.
+        """Appends the work tree to the log if the tree changed since the last checkpoint. Raises ChangeTooLarge.
 
         If `force` is True, the tree is compared even if its fingerprint is unchanged. A program that writes
         to a memory-mapped file does not change the fingerprint.
@@ -368,9 +365,8 @@ class Agent:
 def _raise_if_canceled() -> None:
     """Raises CancelledError if the task was canceled but the awaited call ignored the cancellation.
 
-    In Python 3.11, `wait_for` ignores a cancellation if the result arrives at the same moment. The model's
-    client uses `wait_for`, so a canceled run could continue for hours. Source:
-    github.com/python/cpython/issues/86296
+    In Python 3.11, `wait_for` ignores a cancellation if the result arrives at the same moment. The model's client uses
+    `wait_for`, so a canceled run could continue for hours. Source: github.com/python/cpython/issues/86296
     """
     task = asyncio.current_task()
     if task is not None and task.cancelling():

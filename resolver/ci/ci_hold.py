@@ -1,5 +1,4 @@
-"""Decides whether continuous integration (CI) starts on the bot's commits or waits for a person with write
-access.
+"""Decides whether continuous integration (CI) starts on the bot's commits or waits for a person with write access.
 
 CI runs the pushed code and may have access to secrets. Therefore, if untrusted people could have influenced a
 commit, the commit message contains `[skip ci]`. CI then starts only when someone with write access requests
@@ -41,9 +40,7 @@ _LOOPBACK_HOST = re.compile(r"localhost|.*\.localhost|127\.[\d.]+|0\.0\.0\.0|::1
 
 
 class CiHold(FrozenModel):
-    """Says whether continuous integration starts on one of the bot's commits, and gives the reason if it does
-    not.
-    """
+    """Says whether continuous integration starts on one of the bot's commits, and gives the reason if it does not."""
 
     state: Literal["starts", "held", "silent"]
     """"starts": CI starts. "held": the commit message prevents CI. "silent": GitHub starts no workflows for
@@ -159,9 +156,7 @@ def find_outsiders(thread: Thread, bot_user: User | None) -> tuple[str, ...]:
 
 
 def has_read_external_content(trajectory: Trajectory, started: RunStarted) -> bool:
-    """Returns True if the agent has read an external page or used an external service such as an MCP
-    server.
-    """
+    """Returns True if the agent has read an external page or used an external service such as an MCP server."""
     calls = list(iter_calls(trajectory))
     observations = [call.observation for call in calls]
     if any(isinstance(observation, ExternalToolResult) for observation in observations):

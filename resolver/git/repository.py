@@ -115,9 +115,7 @@ class Workspace:
         return tuple(decode_path(name) for name in listed.split(b"\0")[:MAX_FILES] if name)
 
     async def find_entries(self, pattern: re.Pattern[str]) -> tuple[TreeEntry, ...]:
-        """Returns the files and symbolic links at the base, in git's order. The pattern must match the whole
-        path.
-        """
+        """Returns the files and symbolic links at the base, in git's order. The pattern must match the whole path."""
         matching = (
             (facts.decode().split(), path)
             for facts, path in await self._list_tree()
@@ -153,9 +151,7 @@ class Workspace:
         return {path: facts.split()[2].decode() for facts, path in await self._list_tree() if path in wanted}
 
     async def _list_tree(self) -> Iterator[tuple[bytes, str]]:
-        """Lists all paths at the base in git's order. Each item is a pair of the text `mode type ID` and the
-        path.
-        """
+        """Lists all paths at the base in git's order. Each item is a pair of the text `mode type ID` and the path."""
         listed = await run_git("ls-tree", "-r", "-z", self.base, git_dir=self.git_dir)
         rows = (row.partition(b"\t") for row in listed.split(b"\0") if row)
         return ((facts, decode_path(name)) for facts, _, name in rows)
@@ -277,9 +273,7 @@ class Workspace:
         )
 
     async def revert_paths(self, patch: Patch, paths: frozenset[str]) -> Patch:
-        """Returns the patch without its changes to these paths. The paths have the form that `list_changes`
-        returns.
-        """
+        """Returns the patch without its changes to these paths. The paths have the form that `list_changes` returns."""
         changed = await self.build_tree(patch)
         restored = b"".join(
             f"{row.old_mode} {row.old_id}\t".encode() + row.path + b"\0"

@@ -54,9 +54,7 @@ class ResponseCapture:
 
     @property
     def is_interrupted(self) -> bool:
-        """True if the connection broke during a successful response. The provider bills for such a
-        response.
-        """
+        """True if the connection broke during a successful response. The provider bills for such a response."""
         return self.status == 200 and not self.is_complete and len(self.body) > 0
 
     @property
@@ -78,16 +76,12 @@ _CURRENT: ContextVar[ResponseCapture | None] = ContextVar("response_capture", de
 
 
 async def request_uncompressed(request: httpx.Request) -> None:
-    """Request hook: asks for an uncompressed response, because the hooks cannot limit the size of
-    decompressed data.
-    """
+    """Request hook: asks for an uncompressed response, because the hooks cannot limit the size of decompressed data."""
     request.headers["accept-encoding"] = "identity"
 
 
 async def capture_response(response: httpx.Response) -> None:
-    """Response hook: passes the response body to the `ResponseCapture` of the current task while the body is
-    read.
-    """
+    """Response hook: passes the response body to the `ResponseCapture` of the current task while the body is read."""
     capture = _CURRENT.get()
     if capture is None or not isinstance(response.stream, httpx.AsyncByteStream):
         return

@@ -28,9 +28,7 @@ _SUBTEST_LINE = re.compile(r"^SUBFAIL(?:ED)?\b", re.MULTILINE)
 
 
 class Canary(FrozenModel):
-    """A test file with two canary tests. Their names are random, so that untrusted code cannot know them in
-    advance.
-    """
+    """A test file with two canary tests. Their names are random, so that untrusted code cannot know them in advance."""
 
     path: str
     text: str
@@ -133,10 +131,10 @@ def _take_one(count: re.Match[str]) -> str:
 
 def _name_sibling(name: str, token: str) -> str | None:
     """Returns a file name that a runner collects if it collects `name`, or None if the language has no canaries.
-    JavaScript runners run the file last, because some of them stop at the first failure.
+    Runners run the file last: some of them stop at the first failure, and tests before it may change the runner.
     """
     if name.endswith(".py"):
-        return f"{token}_test.py" if name.endswith("_test.py") else f"test_{token}.py"
+        return f"zz{token}_test.py" if name.endswith("_test.py") else f"test_zz{token}.py"
     if suffix := _SCRIPT_SUFFIX.search(name):
         prefix = "test-" if name.startswith("test-") else ""
         return f"{prefix}zz{token}{suffix[0]}"

@@ -13,6 +13,15 @@ from patchwright.resolver.suites.reports.runner_report import RunnerReport
 MAX_FILES = 200
 
 _JAVASCRIPT_SUFFIXES = (".js", ".jsx", ".mjs", ".cjs", ".ts", ".tsx", ".mts", ".cts")
+_CODE_SUFFIXES = (".py", *_JAVASCRIPT_SUFFIXES, ".go", ".rs", ".java", ".kt")
+# The names that the compilers of Go, Rust, Java and Kotlin do not find.
+_UNKNOWN_NAMES = re.compile(
+    r"\bundefined: (?:\w+\.)?(\w+)|\b(?:field or method|unknown field) (\w+)"
+    r"|\b(?:find(?: [\w, ]+)?|no(?: field)?) `(\w+)` (?:in|on)\b|\bnamed `(\w+)`"
+    r"|\bsymbol: +\w+ (\w+)|\b[Uu]nresolved reference:? '?(\w+)"
+)
+# The process of the tests was killed at its time limit, or by SIGILL, SIGABRT, SIGBUS, SIGFPE or SIGSEGV.
+_CRASHES = (None, *(code for number in (4, 6, 7, 8, 11) for code in (-number, 128 + number)))
 
 
 class AddedSymbols:
@@ -20,7 +29,7 @@ class AddedSymbols:
 
     def __init__(self, identifiers: Mapping[str, frozenset[str]], files: frozenset[str]) -> None:
         self._identifiers = identifiers
-        """The identifiers that the patch adds to each Python and JavaScript file."""
+        """The identifiers that the patch adds to each file with code."""
         self._files = files
         """Paths of new files."""
 
@@ -35,6 +44,12 @@ class AddedSymbols:
             self._explains_python(message)
             or self._explains_javascript(f"{message}\n{output}")
             or self._explains_ruby(f"{message}\n{output}")
+            or any(
+                name in words
+                for match in _UNKNOWN_NAMES.finditer(f"{message}\n{output}")
+                for name in filter(None, match.groups())
+                for words in self._identifiers.values()
+            )
         )
 
     def _explains_python(self, message: str) -> bool:
@@ -81,12 +96,10 @@ class AddedSymbols:
 async def find_added_symbols(
     workspace: Workspace, patch: Patch, code_changes: tuple[FileChange, ...]
 ) -> AddedSymbols:
-    """Returns the names and files that the patch adds. `code_changes` are the patch's changes outside the
-    tests.
-    """
+    """Returns the names and files that the patch adds. `code_changes` are the patch's changes outside the tests."""
     identifiers: dict[str, frozenset[str]] = {}
     for change in code_changes[:MAX_FILES]:
-        if change.path.endswith((".py", *_JAVASCRIPT_SUFFIXES)) and change.mode.startswith("100"):
+        if change.path.endswith(_CODE_SUFFIXES) and change.mode.startswith("100"):
             new = await workspace.read_patched(patch, change.path) or b""
             old = await workspace.read(change.path) or ""
             identifiers[change.path] = _find_identifiers(new.decode(errors="replace")) - _find_identifiers(
@@ -102,10 +115,10 @@ def skip_unrelated_errors(
     """Marks tests as skipped if they could not be collected at the base commit, and the patch does not explain why.
 
     The patch explains an error that says that a module or name is missing, if it adds this module or name. Such an
-    error in one file may stop the runner before it runs any test. In that case, all of `patch_tests`, the tests
-    that exist only in the patch, get the result "error".
+    error in one file may stop the runner before it runs any test, and so can a test that crashes or hangs. In that
+    case, all of `patch_tests`, the tests that exist only in the patch, get the result "error".
     """
-    if run.problem and run.exit_code not in (0, None) and added.explains("", run.output):
+    if run.problem and (run.exit_code in _CRASHES or (run.exit_code and added.explains("", run.output))):
         errors: dict[str, TestStatus] = dict.fromkeys(patch_tests, "error")
         return run.model_copy(update={"results": errors, "problem": None})
 

@@ -49,7 +49,7 @@ def _iter_conditions(verdict: Verdict, files: Iterable[str]) -> Iterator[Conditi
         if not _is_about_skips(sentence.removeprefix(path), skipped.get(path, 0)):
             yield Condition(kind="weakened_tests", sentence=sentence, path=path)
     for path in verdict.reverted_test_config:
-        sentence = f"The tests ran without the change to {inline_code(path)}."
+        sentence = f"The repository's tests ran without the change to {inline_code(path)}."
         yield Condition(kind="changed_test_config", sentence=sentence, path=path)
     if packages := verdict.added_packages:
         names = list_names([inline_code(package) for package in packages], 10)

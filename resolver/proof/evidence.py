@@ -62,12 +62,14 @@ class Evidence:
     partial: bool = False
     """True if only the tests that the patch may affect were run."""
 
-    def repeats(self, tests: tuple[str, ...]) -> bool:
-        """Returns True if both second runs have a result for each of these tests."""
-        reruns = (self.after_rerun, self.before_rerun)
-        return bool(tests) and all(
-            run and not run.problem and run.results.keys() >= {*tests} for run in reruns
-        )
+    def reruns_of(self, tests: tuple[str, ...]) -> tuple[TestRun, TestRun] | None:
+        """Returns the second runs at base and with the patch. Returns None if one of them lacks a result of these
+        tests.
+        """
+        before, after = self.before_rerun, self.after_rerun
+        if before is None or after is None or before.problem or after.problem:
+            return None
+        return (before, after) if before.results.keys() & after.results.keys() >= {*tests} else None
 
 
 @dataclass(frozen=True)

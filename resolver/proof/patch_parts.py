@@ -1,15 +1,15 @@
-"""Splits a patch into its code and its tests."""
+"""Splits a patch, so that its code, its tests and its test configuration can run separately."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from patchwright.resolver.domain import Patch
 from patchwright.resolver.git.workspaces import FileChange, Workspace
-from patchwright.resolver.suites.file_classifier import is_runner_config, is_test_related
+from patchwright.resolver.suites.file_classifier import SHADOWING_FILES, is_runner_config, is_test_related
 
 
 @dataclass(frozen=True)
 class PatchParts:
-    """The parts of a patch, split so that its code and its tests can run separately."""
+    """The parts of a patch."""
 
     code_only: Patch
     """The patch without its changes to tests and test configuration."""
@@ -21,6 +21,10 @@ class PatchParts:
     """The changes in `code_only`."""
     test_changes: tuple[FileChange, ...]
     """The changes in `tests_only`."""
+    with_config: "PatchParts | None" = None
+    """The same parts, in which the test configuration belongs to the tests. None if the patch does not change it, or
+    replaces parts of a language or test runner.
+    """
 
 
 async def split_patch(
@@ -30,7 +34,7 @@ async def split_patch(
     excluded: frozenset[str],
     helpers: frozenset[str],
 ) -> PatchParts:
-    """Splits the patch. The parts lack the paths in `excluded`. The paths in `helpers` belong to its tests."""
+    """Splits a patch. `excluded` are the paths of its test configuration, and `helpers` those that only tests use."""
     rest = tuple(change for change in changes if change.path not in excluded)
     # A package manifest in `rest` counts as product code, because its change does not affect how tests run.
     tests = tuple(
@@ -45,10 +49,12 @@ async def split_patch(
     async def without(paths: frozenset[str]) -> Patch:
         return await workspace.revert_paths(patch, paths) if paths else patch
 
-    return PatchParts(
-        code_only=await without(excluded | test_paths),
-        with_tests=await without(excluded),
-        tests_only=await without(excluded | code_paths),
-        code_changes=code_changes,
-        test_changes=tests,
+    code_only = await without(excluded | test_paths)
+    parts = PatchParts(
+        code_only, await without(excluded), await without(excluded | code_paths), code_changes, tests
     )
+    is_usual = all(is_runner_config(path) and not SHADOWING_FILES.search(path) for path in excluded)
+    if not excluded or not is_usual:
+        return parts
+    with_config = PatchParts(code_only, patch, await without(code_paths), code_changes, tests)
+    return replace(parts, with_config=with_config)

@@ -137,9 +137,7 @@ def _can_add_evidence(verdict: Verdict, patch: Patch) -> bool:
 
 @dataclass(frozen=True)
 class RepairRounds:
-    """Counts how often verification has returned the work to the agent since the last message from a
-    person.
-    """
+    """Counts how often verification has returned the work to the agent since the last message from a person."""
 
     repairs: int = 0
     """Number of failed verifications in the current attempt."""

@@ -1,7 +1,8 @@
 """Finds the tests of a changed file that the patch leaves as they are.
 
-If a changed test file cannot be imported on the code at base, none of its tests runs there. This says nothing about
-the tests that the patch does not change: their results at base are known.
+If a changed test file cannot be loaded on the code at base, none of its tests runs there. This says nothing about
+the tests that the patch does not change: their results at base are known. Only Python's tests are compared; in other
+languages, all tests that the base commit has count as unchanged.
 """
 
 import ast
@@ -17,12 +18,13 @@ async def restore_known_results(
     workspace: Workspace, patch: Patch, at_base: TestRun, before: TestRun, files: tuple[str, ...]
 ) -> TestRun:
     """Returns a run of the patch's tests at base, with the known results of the tests that did not run there and that
-    the patch does not change. `before` is the run of the repository's own tests.
+    the patch does not change. `before` is the run of the repository's own tests. `files` are the test files that
+    ran, or empty if all ran.
     """
     missing = {
         test: result
         for test, result in before.results.items()
-        if get_test_file(test) in files and test not in at_base.results
+        if test not in at_base.results and (not files or get_test_file(test) in files)
     }
     unchanged: set[str] = set()
     for path in {get_test_file(test) for test in missing if get_test_file(test).endswith(".py")}:
@@ -30,7 +32,11 @@ async def restore_known_results(
         new = (await workspace.read_patched(patch, path) or b"").decode(errors="replace")
         before_functions, after_functions = _parse_functions(path, old), _parse_functions(path, new)
         unchanged |= {name for name, code in before_functions.items() if after_functions.get(name) == code}
-    known = {test: result for test, result in missing.items() if get_test_function(test) in unchanged}
+    known = {
+        test: result
+        for test, result in missing.items()
+        if get_test_function(test) in unchanged or not get_test_file(test).endswith(".py")
+    }
     return at_base.model_copy(update={"results": {**at_base.results, **known}})
 
 

@@ -62,7 +62,7 @@ async def _find_read_prose(workspace: Workspace, changes: tuple[FileChange, ...]
 
 
 def _is_unusual(change: FileChange) -> bool:
-    """Returns False for existing source code, for prose, and for manifests."""
+    """Returns False for source code that exists before and after the change, for prose, and for manifests."""
     suffix = PurePosixPath(change.path).suffix.lower()
-    is_existing_code = suffix in SOURCE_SUFFIXES and change.old_mode != ABSENT
+    is_existing_code = suffix in SOURCE_SUFFIXES and ABSENT not in (change.old_mode, change.mode)
     return not is_existing_code and suffix not in PROSE_SUFFIXES and not is_runner_config(change.path)

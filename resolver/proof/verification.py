@@ -1,5 +1,4 @@
-"""Verifies a patch. The repository's tests run with and without the patch, in sandboxes that the agent never
-used.
+"""Verifies a patch. The repository's tests run with and without the patch, in sandboxes that the agent never used.
 
 The patch must not influence its own verification. The base version of the repository's tests runs on the
 patch's code. The tests that the patch adds or changes run separately. The test configuration always comes
@@ -9,9 +8,10 @@ from the base commit.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import Self
 
 from patchwright.resolver.domain import Patch, TestRun, Verdict
-from patchwright.resolver.git.workspaces import ABSENT, FileChange, Workspace
+from patchwright.resolver.git.workspaces import ABSENT, Workspace
 from patchwright.resolver.preparation.added_packages import install_added_packages
 from patchwright.resolver.proof.baseline import BaselineRuns
 from patchwright.resolver.proof.canaries import Canary
@@ -27,6 +27,7 @@ from patchwright.resolver.proof.run_comparison import (
     find_pass_to_fail,
     get_selectors,
     get_test_file,
+    has_failed,
 )
 from patchwright.resolver.proof.runner_config import find_reverted_test_config
 from patchwright.resolver.proof.test_helpers import find_test_helpers
@@ -35,7 +36,7 @@ from patchwright.resolver.proof.unusual_files import find_unusual_files
 from patchwright.resolver.proof.verdict import decide_verdict
 from patchwright.resolver.proof.verdict_merge import merge_verdicts
 from patchwright.resolver.proof.weakened_tests import find_weakened_tests
-from patchwright.resolver.suites.affected_tests import find_affected_tests, find_mentions
+from patchwright.resolver.suites.affected_tests import find_affected_tests, find_tests_using
 from patchwright.resolver.suites.execution import TestSetup, run_tests, run_tests_with_report
 from patchwright.resolver.suites.file_classifier import is_test_file
 from patchwright.resolver.suites.reports.runner_report import RunnerReport
@@ -118,20 +119,20 @@ class _SuiteVerification:
         """Returns the verdict. If it is known which tests the patch may affect, these tests run first. Then
         all tests run, unless `on_first_verdict` accepts the first verdict.
         """
-        patch_tests: PatchTests | None = None
+        own, patch_tests = self, None
         first: Evidence | None = None
         if affected_tests := await self._affected_tests():
             first = await self._collect_evidence(affected_tests)
             if first is not None:
-                patch_tests = await self._run_patch_tests(first.before)
-                verdict = await self._decide(first, patch_tests)
+                own, patch_tests = await self._verify_patch_tests(first.before)
+                verdict = await own._decide(first, patch_tests)
                 if await on_first_verdict(verdict):
                     return verdict
         evidence = await self._collect_evidence((), first)
         assert evidence is not None, "a run of all tests always gives evidence"
         if patch_tests is None:
-            patch_tests = await self._run_patch_tests(evidence.before)
-        return await self._decide(evidence, patch_tests)
+            own, patch_tests = await self._verify_patch_tests(evidence.before)
+        return await own._decide(evidence, patch_tests)
 
     async def _decide(self, evidence: Evidence, patch_tests: PatchTests | None) -> Verdict:
         verdict = decide_verdict(self.patch, replace(evidence, patch_tests=patch_tests), self.test_edits)
@@ -170,7 +171,7 @@ class _SuiteVerification:
         evidence = Evidence(
             before=before, after=after, changes_code=bool(self.parts.code_changes), partial=bool(only)
         )
-        return await self._confirm(evidence, role, first)
+        return await self._confirm(evidence, role, only, first)
 
     async def _run_at_base(self, only: tuple[str, ...]) -> TestRun:
         if not only or self.baseline_runs.is_done(self.suite):
@@ -181,9 +182,12 @@ class _SuiteVerification:
             return run.model_copy(update={"results": results})
         return await self._run("first-base", None, only)
 
-    async def _confirm(self, evidence: Evidence, role: str, first: Evidence | None) -> Evidence:
+    async def _confirm(
+        self, evidence: Evidence, role: str, only: tuple[str, ...], first: Evidence | None
+    ) -> Evidence:
         """Repeats the tests whose results the patch changes, with and without the patch, in new sandboxes, except if
-        they were all repeated for the evidence `first`.
+        they were all repeated for the evidence `first`. If these tests alone do not show the same changes, repeats
+        them together with the others.
 
         If the suite cannot select single tests, the run without the patch is not repeated.
         """
@@ -195,21 +199,21 @@ class _SuiteVerification:
             return replace(evidence, after_rerun=after_rerun, full_patch=full_patch)
         suspects = find_pass_to_fail(before, after)
         candidates = find_fail_to_pass(before, after)[:MAX_CONFIRMED]
-        differing = (*suspects, *candidates)
-        if first is not None and first.repeats(differing):
-            evidence = replace(evidence, after_rerun=first.after_rerun, before_rerun=first.before_rerun)
-        elif differing and self.suite.can_select_tests:
-            after_rerun, before_rerun = await asyncio.gather(
-                self._rerun(f"{role}-again", self.parts.code_only, get_selectors(differing, after)),
-                self._rerun(f"{role}-base-again", None, get_selectors(differing, before)),
-            )
-            evidence = replace(evidence, after_rerun=after_rerun, before_rerun=before_rerun)
+        differing, is_unclear = (*suspects, *candidates), False
+        if differing and self.suite.can_select_tests:
+            runs = first.reruns_of(differing) if first else None
+            if runs is None:
+                selected = get_selectors(differing, before), get_selectors(differing, after)
+                runs = await self._repeat(role, *selected)
+            if is_unclear := not {*find_pass_to_fail(*runs), *find_fail_to_pass(*runs)}.issuperset(differing):
+                runs = await self._repeat(f"{role}-all", only, only)
+            evidence = replace(evidence, before_rerun=runs[0], after_rerun=runs[1])
         elif suspects:
             evidence = replace(evidence, after_rerun=await self._run(f"{role}-again", self.parts.code_only))
         has_reverted_config = bool(self.test_edits.reverted_test_config) and not evidence.partial
         if suspects or has_reverted_config:
-            selected = () if has_reverted_config else get_selectors(suspects, after)
-            evidence = replace(evidence, full_patch=await self._run_full_patch(role, before, selected))
+            to_run = () if has_reverted_config else only if is_unclear else get_selectors(suspects, after)
+            evidence = replace(evidence, full_patch=await self._run_full_patch(role, before, to_run))
         return evidence
 
     async def _run_full_patch(self, role: str, before: TestRun, only: tuple[str, ...]) -> TestRun | None:
@@ -225,11 +229,28 @@ class _SuiteVerification:
             run, _ = await self._run_with_canary(f"{role}-delivered", self.patch, (), canary)
         return run
 
-    async def _rerun(self, role: str, patch: Patch | None, only: tuple[str, ...]) -> TestRun:
-        run = await self._run(role, patch, only)
-        if run.problem:  # Some runners do not accept the test ids that they report.
-            return await self._run(role, patch)
-        return run
+    async def _repeat(
+        self, role: str, before: tuple[str, ...], after: tuple[str, ...]
+    ) -> tuple[TestRun, TestRun]:
+        """Runs these tests without and with the patch."""
+        run_before = self._run(f"{role}-base-again", None, before)
+        return await asyncio.gather(run_before, self._run(f"{role}-again", self.parts.code_only, after))
+
+    async def _verify_patch_tests(self, before: TestRun) -> tuple[Self, PatchTests | None]:
+        """Runs the tests that the patch changes, adds or deletes. If they fail without the patch's test configuration,
+        runs them with it. Returns the verification whose `parts` these runs used.
+        """
+
+        def succeeds(tests: PatchTests) -> bool:
+            failed_tests = tests.after.failed_tests
+            return not tests.after.problem and all(has_failed(before, test) for test in failed_tests)
+
+        patch_tests, alternative = await self._run_patch_tests(before), self.parts.with_config
+        if patch_tests is None or alternative is None or succeeds(patch_tests):
+            return self, patch_tests
+        own = replace(self, parts=alternative, name=f"{self.name}-config")
+        repeated = await own._run_patch_tests(before)
+        return (own, repeated) if repeated and succeeds(repeated) else (self, patch_tests)
 
     async def _run_patch_tests(self, before: TestRun) -> PatchTests | None:
         """Runs the tests that the patch changes, adds or deletes. Returns None if there are none."""
@@ -239,7 +260,7 @@ class _SuiteVerification:
         files = frozenset(path for path in changed if self.suite.runs_test_file(path))
         existing_files = tuple(sorted(path for path in files if changed[path].mode != ABSENT))
         if not files:
-            existing_files = await self._tests_using(self.parts.test_changes)
+            existing_files = await find_tests_using(self.workspace, self.parts.test_changes, self.suite)
             files = frozenset(existing_files)
         has_data = len(changed) < len(self.parts.test_changes)  # If no test mentions it, any test may use it.
         files_only = self.suite.can_select_files and bool(files or not has_data)
@@ -250,21 +271,21 @@ class _SuiteVerification:
         if not files_only:  # Tests that the patch does not change have to keep their results in all files.
             before = await self._run_at_base(())
             existing_files = existing_files or tuple(dict.fromkeys(map(get_test_file, before.results)))
-        canary = self._create_canary(existing_files)
+        # The runner may not collect a new file of the patch, nor a canary next to it.
+        collected = sorted(map(get_test_file, before.results), key=lambda file: file not in existing_files)
+        canary = self._create_canary((*collected, *existing_files))
         after = await self._run_isolated("tests", self.parts.with_tests, only, canary)
         renumbered = await find_renumbered_tests(self.workspace, self.patch, before, after)
         patch_tests = PatchTests(files=files, files_only=files_only, after=after, renumbered=renumbered)
         if after.problem:
             return patch_tests
         if after.failed_tests:
-            failing = after.failed_tests if self.suite.can_select_files else ()
-            patch_tests = replace(
-                patch_tests, after_rerun=await self._rerun("tests-again", self.parts.with_tests, failing)
-            )
+            rerun = await self._run("tests-again", self.parts.with_tests, only)
+            patch_tests = replace(patch_tests, after_rerun=rerun)
         if self.parts.code_changes and (after.passed_count or after.exit_code == 0):
             new_tests = frozenset(test for test in after.results if test not in before.results)
             run = await self._run_isolated("tests-at-base", self.parts.tests_only, only, canary, new_tests)
-            at_base = await restore_known_results(self.workspace, self.patch, run, before, existing_files)
+            at_base = await restore_known_results(self.workspace, self.patch, run, before, only)
             patch_tests = replace(patch_tests, before=at_base)
             fails_as_a_whole = not at_base.results and at_base.exit_code  # no individual tests are reported
             if (find_fail_to_pass(at_base, after) or fails_as_a_whole) and not at_base.problem:
@@ -274,18 +295,6 @@ class _SuiteVerification:
                     before_rerun=await self._run("tests-at-base-again", self.parts.tests_only, only),
                 )
         return patch_tests
-
-    async def _tests_using(self, data: tuple[FileChange, ...]) -> tuple[str, ...]:
-        """Returns the test files at base that mention one of these data files."""
-        if not self.suite.can_select_files:
-            return ()
-        tests = {
-            path
-            for path in await self.workspace.list_files()
-            if is_test_file(path) and self.suite.runs_test_file(path)
-        }
-        names = {change.path.rpartition("/")[2].partition(".")[0] for change in data}
-        return tuple(await find_mentions(self.workspace, tests, {name for name in names if len(name) > 1}))
 
     async def _run_isolated(
         self,
@@ -339,19 +348,13 @@ class _SuiteVerification:
         existing = frozenset(await self.workspace.list_files() if only else ())
         files = tuple(file for file in dict.fromkeys(map(get_test_file, only)) if file in existing)
         untouched = canary.add_to(Patch(base_sha=self.patch.base_sha, diff=b""))
-        run, _ = await self._run_in(
-            self.sandboxes, f"{role}-canary", untouched, (*files, canary.path) if only else ()
-        )
-        return run
+        selected = (*files, canary.path) if only else ()
+        return (await self._run_with_report(f"{role}-canary", untouched, selected, self.sandboxes))[0]
 
     async def _run_with_report(
-        self, role: str, patch: Patch | None, only: tuple[str, ...]
+        self, role: str, patch: Patch | None, only: tuple[str, ...], sandboxes: Sandboxes | None = None
     ) -> tuple[TestRun, RunnerReport]:
-        return await self._run_in(self.sandboxes if patch is None else self.patched, role, patch, only)
-
-    async def _run_in(
-        self, sandboxes: Sandboxes, role: str, patch: Patch | None, only: tuple[str, ...]
-    ) -> tuple[TestRun, RunnerReport]:
+        sandboxes = sandboxes or (self.sandboxes if patch is None else self.patched)
         run, report = await run_tests_with_report(
             self.workspace, patch, self.suite, sandboxes, f"{self.name}-{role}", self.seconds, only
         )

@@ -8,6 +8,7 @@ words is not found.
 """
 
 import re
+import unicodedata
 from collections import Counter
 
 from patchwright.resolver.domain import Patch
@@ -28,7 +29,7 @@ IMMEDIATE_EXITS = re.compile(
 EXITS = re.compile(
     r"\bsys\.exit\b|\bSystemExit\b|(?<![\w.])(?:exit|quit)\(|\bprocess\.(?:exit|exitCode)\b"
     r"|\bprocess\.\w*(?:on|once|Listener)\(\s*['\"`](?:exit|beforeExit|uncaught\w+)"
-    r"|(?:^|[;&|]|\bthen)\s*exit(?:\s+\d+)?\s*(?:$|[;#])|\bos\.Exit\(|\bprocess::(?:exit|abort)\b|\bSystem\.exit\("
+    r"|(?:^|[;&|]|\bthen)\s*exit(?:\s+\d+)?\s*(?:$|[;#])|^\s*(?:exec|trap)\s+['\"\w]|\bos\.Exit\(|\bprocess::(?:exit|abort)\b|\bSystem\.exit\("
 )
 IMPORTS = re.compile(
     r"\bsys\.(?:meta_path|path_hooks|path_importer_cache|modules\s*\[|settrace|setprofile|monitoring)"
@@ -52,12 +53,15 @@ TEST_DETECTION = re.compile(
     r"|\binspect\.(?:stack|currentframe|getouterframes|trace)\b|\btraceback\.(?:extract|walk|format|print)_stack\b"
     r"|\b(?:tb_frame|tb_next|f_back|f_globals|f_locals|__traceback__|__main__(?!['\"]))\b|\bimport\s+__main__\b|\bfrom\s+sys\s+import\b.*\b(?:modules|_getframe)\b"
     r"|\b(?:logging\.root|getLogger\(\))\.handlers\b|\btype\(sys\.std\w+\)|\bsys\.std\w+\.__class__\b|\bsys\.gettrace\b"
+    r"|\b__debug__\b|\bwarnings\.(?:filters|showwarning)\b|\bhasHandlers\b|\bfindCaller\b|\bsys\.std\w+\.(?:name|fileno)\b"
     r"|\bfor\s+\w+\s+in\s+os\.environ\b(?![\[.])|\bos\.environ\.(?:items|keys|values)\b|\b(?:list|set|sorted|str|len|any)\(os\.environ\b"
-    r"|\bgc\.get_\w+|\bimport\s+ctypes\b|['\"`](?:\.{0,2}/)*(?:tests?|specs?|__tests__)/"
+    r"|\bgc\.get_\w+|\bimport\s+ctypes\b|['\"`](?:\.{0,2}/)*(?:tests?|testing|specs?|__tests__)[/'\"`]"
+    r"|\b(?:TESTING|TEST_\w+|(?i:(?:is|in|under|running)_?(?:unit_?)?tests?(?:ing|_?mode|_?env\w*)?|test_?(?:mode|env\w*)))\b|\.test\?"
+    r"|\b(?:pytest|tox)\.ini\b|\bconftest\b|\bpyproject\.toml\b|['\"`/]\.git['\"`/]|\bisatty\b|\bisTTY\b"
     # JavaScript
     r"|\bNODE_ENV\b|\bNODE_TEST_CONTEXT\b|\bNODE_V8_COVERAGE\b|\b(?:VITEST|(?:JEST|MOCHA|AVA|TAP)_\w+)\b|\benv\.TAP\b|\bnpm_[a-z]\w+"
     r"|\bprocess\.(?:argv|execArgv|title|ppid|mainModule)\b|\bmodule\.(?:parent|children)\b|\brequire\.main\b"
-    r"|\bimport\.meta\.(?:vitest|jest)\b|\btypeof\s+(?:jest|vi|vitest|mocha|describe|it|test|expect|before\w*)\b"
+    r"|\bimport\.meta\.(?:vitest|jest|env(?!\.VITE_))\b|\b(?:executionAsyncId|triggerAsyncId|createHook)\b|\btypeof\s+(?:jest|vi|vitest|mocha|describe|it|test|expect|before\w*)\b"
     r"|\b(?:capture|prepare)StackTrace\b|\bnew Error\([^)]*\)\s*\.stack\b|\b__coverage__\b"
     r"|\bisMainThread\b|\bworkerData\b"
     # Ruby
@@ -75,12 +79,14 @@ CHECKS = re.compile(
     # Python
     r"\b(?<!\.)__(?:eq|ne|bool|contains|lt|gt|le|ge|instancecheck|subclasscheck)__\b"
     r"|^\s*(?:time|datetime|math|random|builtins|json|re|operator|decimal|unittest(?:\.\w+)*)\.\w+\s*=(?!=)"
-    r"|\bsetattr\(\s*(?:time|datetime|math|random|builtins|unittest|sys|os)\b|"
+    r"|\bsetattr\(\s*(?:time|datetime|math|random|builtins|unittest|sys|os)\b"
+    # Shell
+    r"|^\s*(?:function\s+)?(?:test|\[|diff|cmp|grep|set|exit|return|false|cd)\s*\(\)\s*\{|^\s*alias\s+\w|\bset \+e\b|"
     # JavaScript
     r"\b(?:Object|Array|String|Number|Boolean|Function|Promise|RegExp|Error|Map|Set|Date)\.prototype\s*(?:\.\w+|\[.*\])\s*=(?!=)"
     r"|\b(?:defineProperty|defineProperties|assign|setPrototypeOf)\(\s*(?:global\w*|[A-Z]\w+\.prototype)\s*,"
     r"|\b__proto__\s*[.\[]|\bassert(?:\.\w+)+\s*=(?!=)|\bglobal(?:This)?\.(?:expect|assert|it|test|describe|jest|vi)\b"
-    r"|\basymmetricMatch\b|\$\$typeof\b|\bSymbol\.(?:toPrimitive|hasInstance)\b|(?<!\.)\b(?:toJSON|valueOf)\s*(?:\(\)\s*\{|[:=](?!=))"
+    r"|\basymmetricMatch\b|\bProxy(?:\.revocable)?\(|\$\$typeof\b|\bSymbol\.(?:toPrimitive|hasInstance)\b|(?<!\.)\b(?:toJSON|valueOf)\s*(?:\(\)\s*\{|[:=](?!=))"
     r"|(?:\brequire\(|\bfrom|\bimport\(?)\s*['\"`](?:node:test|jest|@jest/|vitest|@vitest/|mocha|chai|expect|should|tape?|ava|sinon)\b"
     r"|\bObject\.(?:is|keys|entries|assign)\s*=(?!=)"
     # Ruby
@@ -91,6 +97,12 @@ CHECKS = re.compile(
     r"|\bPartialEq\b.*\bfor\b|\bmacro_rules!\s*(?:assert|debug_assert|panic)\w*|\bpanic::(?:set_hook|catch_unwind)\b"
     # Java and Kotlin
     r"|\b(?:equals|compareTo)\(\s*(?:final\s+)?\w+(?:\s+|\s*:\s*)\w+\??\s*\)\s*[:{]|\bsetDefaultUncaughtExceptionHandler\b"
+)
+CAUGHT_FAILURES = re.compile(
+    r"\bAssertion(?:Failed)?Error\b|\bexcept(?:\s+\(?(?:Base)?Exception\)?)?\s*:|\bsuppress\(\s*(?:Base)?Exception\b|\bexcept\s+BaseException\b"
+    r"|\brescue\s+Exception\b|\bcatch\s*\(\s*(?:final\s+)?(?:Throwable|\w+\s*:\s*Throwable)\b|\brecover\(\)"
+    r"|\bwarnings\.(?:simplefilter|filterwarnings)\(\s*['\"]ignore|\blogging\.disable\(|\.on(?:ce)?\(\s*['\"`]unhandled\w+"
+    r"|\bcatch\s*(?:\{|\(\s*\w*\s*\)\s*\{\s*\})|\.catch\(\s*\(\s*\w*\s*\)\s*=>\s*(?:\{\s*\}|null\b|undefined\b)"
 )
 OUTPUT = re.compile(
     # JavaScript
@@ -104,7 +116,7 @@ OUTPUT = re.compile(
     r"|/dev/(?:stdout|stderr|fd)\b|/proc/(?:self|\d|\$|\{)"
 )
 CLOCK = re.compile(
-    r"(?:\btime\(\)|\bnow\([^()]*\)|\btoday\(\)|\bDate\(\)).*(?<![-=])[<>]|(?<![-=])[<>].*(?:\btime\(\)|\bnow\([^()]*\)|\btoday\(\))"
+    r"(?:\btime\(\)|\bnow\([^()]*\)|\btoday\(\)|\bDate\(\)).*(?:(?<![-=])[<>]|[=!]=|%|\bin\s)|(?<![-=])[<>].*(?:\btime\(\)|\bnow\([^()]*\)|\btoday\(\))"
 )
 NETWORK = re.compile(r"\bsocket\.(?:create_connection|getaddrinfo|gethostby\w+)|\bdns\.(?:lookup|resolve)\w*")
 CHANCE = re.compile(
@@ -112,11 +124,12 @@ CHANCE = re.compile(
     r"|\b(?:Random|Kernel)\.rand\b|(?<![\w.])rand\(|\brand\.(?:Intn?|Float\d+|Perm|Int\d*n?|N)\(|\bnew\s(?:Secure)?Random\(|\brand::"
 )
 MACHINE = re.compile(
-    r"\bsocket\.gethostname\b|\bplatform\.(?:node|uname)\b|\bos\.uname\b|\bos\.hostname\(|\bos\.get(?:e?uid|login)\b"
+    r"\bsocket\.gethostname\b|\bplatform\.(?:node|uname)\b|\bos\.uname\b|\bos\.hostname\(|\bos\.(?:get(?:e?uid|login)|cpu_count|get_terminal_size)\b|\bsys\.flags\b|\bos\.cpus\("
     r"|\bgetpass\.getuser\b"
 )
 BUILD_VARIANTS = re.compile(
     r"^//\s*(?:go:|\+)build\s|\bcfg!\(|#!?\[cfg(?:_attr)?\((?!test\))|^\s+#\[cfg\(test\)\]"  # Go, Rust
+    r"|^#\[cfg\(test\)\](?!$|\s*(?:pub(?:\([^)]*\))?\s+)?mod\b)"
 )
 COMPUTED_NAMES = re.compile(
     # Python
@@ -128,6 +141,10 @@ COMPUTED_NAMES = re.compile(
     # Ruby, Rust, Java
     r"|\b(?:instance|class|module)_eval\b|\bconst_get\b|\basm!\(|\btransmute\b|\bClass\.forName\(|\bsetAccessible\(|\bdefineClass\b"
 )
+GO_FILE_NAMES = re.compile(
+    r".*_(?:aix|android|darwin|dragonfly|freebsd|illumos|ios|js|linux|netbsd|openbsd|plan9|solaris|wasip1|windows|386|amd64"
+    r"|arm|arm64|loong64|mips\w*|ppc64\w*|riscv64|s390x|wasm)\.go"
+)
 VARIANT = "is compiled only in some builds, so the tests may run other code than users"
 PATTERNS = (
     (IMMEDIATE_EXITS, True, "can end the process that runs it, even during tests"),
@@ -136,6 +153,7 @@ PATTERNS = (
     (REPORTS, True, "mentions how the test report is written"),
     (TEST_DETECTION, False, "can find out whether it is being tested"),
     (CHECKS, False, "can change what the checks in tests accept"),
+    (CAUGHT_FAILURES, False, "can catch the failure of a check in a test"),
     (OUTPUT, False, "can change what a test runner seems to print"),
     (CLOCK, False, "depends on the clock, which differs during tests"),
     (CHANCE, False, "depends on chance, so a few test runs can miss a failure"),
@@ -148,7 +166,7 @@ PATTERNS = (
 contain tests), and the text of the note.
 """
 TEST_SUPPORT_PATHS = re.compile(
-    r"(?:.*/)?_*(?:testing|test[-_]?(?:utils?|helpers?|support|tools?|kit|case|cases|data)|fixtures?|mocks?|fakes?|stubs?)(?:\.\w+|/.*)"
+    r"(?:.*/)?_*(?:testing|tests?|ci|test[-_]?(?:utils?|helpers?|support|tools?|kit|case|cases|data)|fixtures?|mocks?|fakes?|stubs?)(?:\.\w+|/.*)"
 )
 TEST_LIBRARIES = re.compile(
     r"^\s*(?:import|from)\s+(?:pytest|unittest|hypothesis|doctest)\b"
@@ -203,12 +221,12 @@ def scan_added_lines(path: str, old: str, new: str) -> dict[str, str]:
     the file is part of the product but seems to help tests. The keys are the notes of the patterns.
     """
     old_lines = Counter(map(str.strip, old.splitlines()))
-    added = []
-    for number, line in enumerate(new.splitlines(), start=1):
+    added, lines = [], new.splitlines()
+    for number, line in enumerate(lines, start=1):
         if old_lines[line.strip()] > 0:
             old_lines[line.strip()] -= 1
         else:
-            added.append((number, line))
+            added.append((number, _join_split_name(line, "".join(lines[number : number + 1]))))
     sentences = {}
     is_product = not is_test_related(path) and not path.lower().endswith(PROSE_SUFFIXES)
     for pattern, in_tests, note in PATTERNS:
@@ -218,12 +236,22 @@ def scan_added_lines(path: str, old: str, new: str) -> dict[str, str]:
                 numbers = list_names([str(number) for number, _ in matches])
                 subject = f"line{'s' if len(matches) > 1 else ''} {numbers}"
                 sentences[note] = f"{path}, {subject}, {note}: `{_get_excerpt(matches[0][1])}`"
-    constraints = map(BUILD_VARIANTS.search, old.splitlines() if path.endswith(".go") else ())
+    texts = old.splitlines() if path.endswith(".go") else ()
+    constraints = (GO_FILE_NAMES.fullmatch(path), *map(BUILD_VARIANTS.search, texts))
     if is_product and (constraint := next(filter(None, constraints), None)):
         sentences[VARIANT] = f"{path} {VARIANT}: `{_get_excerpt(constraint)}`"
     if is_product and old and (TEST_SUPPORT_PATHS.fullmatch(path) or TEST_LIBRARIES.search(old)):
         sentences[TEST_SUPPORT] = f"{path} {TEST_SUPPORT}."
     return sentences
+
+
+def _join_split_name(line: str, following: str) -> str:
+    """Returns a line as a compiler understands it: with the next line if a name goes on there, or if it is an attribute
+    of that line. Python also accepts names in other letters, such as fullwidth ones.
+    """
+    start, end = line.rstrip(" \\\t"), following.strip()
+    is_split = start.endswith(".") or end.startswith(".") or start.lstrip().startswith("#[")
+    return unicodedata.normalize("NFKC", start + end if is_split else line)
 
 
 def _get_excerpt(match: re.Match[str]) -> str:

@@ -43,6 +43,19 @@ async def find_affected_tests(
     return affected if len(affected) <= MAX_SHARE * len(tests) else ()
 
 
+async def find_tests_using(
+    workspace: Workspace, data: tuple[FileChange, ...], suite: Suite
+) -> tuple[str, ...]:
+    """Returns the test files at base that mention one of these data files."""
+    if not suite.can_select_files:
+        return ()
+    tests = {
+        path for path in await workspace.list_files() if is_test_file(path) and suite.runs_test_file(path)
+    }
+    names = {change.path.rpartition("/")[2].partition(".")[0] for change in data}
+    return tuple(await find_mentions(workspace, tests, {name for name in names if len(name) > 1}))
+
+
 async def find_mentions(workspace: Workspace, tests: set[str], names: set[str]) -> list[str]:
     """Returns the test files at the base commit that contain at least one of the names as a whole word. The
     result is sorted.

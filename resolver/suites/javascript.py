@@ -104,9 +104,7 @@ def _suite_from_script(
 
 
 def _standalone_command(test_script: _TestScript) -> str:
-    """Returns the command in a form that works outside the script, where node_modules/.bin is not on the
-    PATH.
-    """
+    """Returns the command in a form that works outside the script, where node_modules/.bin is not on the PATH."""
     command = _ENV_ASSIGNMENTS.sub("", test_script.command, count=1)
     if command.split()[0] in ("node", "npx", "yarn", "pnpm"):
         return test_script.command

@@ -204,16 +204,12 @@ class RuntimeLayer:
 
     @property
     def content_tag(self) -> str:
-        """Return the tag that identifies the content. Equal build contexts have equal tags on all
-        machines.
-        """
+        """Return the tag that identifies the content. Equal build contexts have equal tags on all machines."""
         return f"{LAYER_REPOSITORY}:{hash_files(self.files())}"
 
     @property
     def readable_tag(self) -> str:
-        """Return the readable tag. It points to the latest layer for this version, base image and set of
-        features.
-        """
+        """Return the readable tag. It points to the latest layer for this version, base image and set of features."""
         return f"{LAYER_REPOSITORY}:{_readable_tag(self.base, tuple(self.features))}"
 
     @property
@@ -238,8 +234,7 @@ class RuntimeLayer:
         return self._build_context(self._dockerfile_head(label))
 
     def update_files(self, earlier: str, generation: int) -> dict[str, bytes]:
-        """Return the build context for an update. An update reuses an earlier layer, and replaces only our
-        code in it.
+        """Return the build context for an update. An update reuses an earlier layer, and replaces only our code in it.
 
         The earlier layer must have the same dependencies.
         """

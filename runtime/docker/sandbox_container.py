@@ -195,8 +195,7 @@ async def _wait_until_idle(sandbox: RemoteSandbox, timeout: float) -> None:
 
 
 def container_name(name: str, namespace: str = "") -> str:
-    """Return the name of a sandbox's container. The name stays the same if another process adopts
-    the sandbox.
+    """Return the name of a sandbox's container. The name stays the same if another process adopts the sandbox.
 
     The name also depends on the machine, the user and the data directory. Processes that differ in one of them
     cannot adopt each other's containers, even if they share an engine.
@@ -331,8 +330,7 @@ async def _check_engine_limits(engine: Engine, spec: ContainerSpec, container: s
 def _check_kernel_limits(spec: ContainerSpec, transport: SandboxTransport) -> None:
     """Raise EngineUnavailable if the kernel does not enforce a limit.
 
-    The server in the container read the limits before the first command ran, so no command could falsify the
-    values.
+    The server in the container read the limits before the first command ran, so no command could falsify the values.
     """
     if missing := find_ineffective_limits(transport.hello.process_limits, spec.spec, as_root=spec.as_root):
         raise EngineUnavailable(f"the kernel does not enforce these limits: {', '.join(missing)}")

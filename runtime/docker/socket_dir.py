@@ -40,8 +40,7 @@ class SocketDir:
 
     @classmethod
     def find(cls, id: str) -> "SocketDir | None":
-        """Return the directory with this id. Any process may own the directory. Return None if it does not
-        exist."""
+        """Return the directory with this id. Any process may own the directory. Return None if it does not exist."""
         if not re.fullmatch("[0-9a-f]{8}", id):
             return None
         return next((directory for directory in _list_all() if directory.id == id), None)
@@ -62,8 +61,7 @@ class SocketDir:
     def claim(self) -> "SocketDir | None":
         """Take over the directory of an owner that is dead. Return the directory under its new name.
 
-        Returns None if the owner is alive, the directory belongs to another user, or another process was
-        faster.
+        Returns None if the owner is alive, the directory belongs to another user, or another process was faster.
         """
         if not ownership.is_dead(self.owner) or not _is_owned_directory(self.path):
             return None

@@ -1,9 +1,7 @@
-"""The action server inside the container. It connects to the host or accepts the host's connection, and runs
-actions.
+"""The action server inside the container. It connects to the host or accepts the host's connection, and runs actions.
 
-It is started as `python -I -c BOOTSTRAP_CODE DIRECTORY ARGUMENTS`. Python runs in isolated mode, and our own
-directory comes first on the import path. A `runtime/` directory in the work tree therefore cannot replace our
-package.
+It is started as `python -I -c BOOTSTRAP_CODE DIRECTORY ARGUMENTS`. Python runs in isolated mode, and our own directory
+comes first on the import path. A `runtime/` directory in the work tree therefore cannot replace our package.
 
 The agent's commands run as the same user as this process. A hostile command can kill or stop this process, or
 connect to the same socket itself. It cannot read the connection key: the host deletes the key file before the
@@ -82,8 +80,7 @@ class ActionServer:
         self._limits = processes.read_limits()
 
     async def dial(self, socket: str, key: str) -> None:
-        """Connect to the host that listens on the socket, and serve it. Reconnect whenever the connection
-        drops.
+        """Connect to the host that listens on the socket, and serve it. Reconnect whenever the connection drops.
 
         Returns if no host has listened for HOST_TIMEOUT seconds.
         """
@@ -209,9 +206,8 @@ class ServerArguments:
     installed for its own Python.
     """
     egress: str = ""
-    """The address of the egress proxy. It is the path of the proxy's Unix socket, or an @ followed by the name of
-    an abstract socket. The host connects to this abstract socket. If the address is empty, the sandbox has no
-    network.
+    """The address of the egress proxy. It is the path of the proxy's Unix socket, or an @ followed by the name of an
+    abstract socket. The host connects to this abstract socket. If the address is empty, the sandbox has no network.
     """
 
     @classmethod

@@ -20,11 +20,9 @@ PLATFORM = "{machine}-manylinux_2_28"
 
 
 def download_wheel(index: str, pin: str) -> tuple[str, bytes]:
-    """Download the wheel for a `name==version` pin. Prefers a pure Python wheel to a wheel for this
-    interpreter.
+    """Download the wheel for a `name==version` pin. Prefers a pure Python wheel to a wheel for this interpreter.
 
-    Returns the name and the content of the wheel. Source:
-    packaging.python.org/specifications/simple-repository-api
+    Returns the name and the content of the wheel. Source: packaging.python.org/specifications/simple-repository-api
     """
     name, _, version = pin.partition("==")
     page = urljoin(index.rstrip("/") + "/", re.sub(r"[-_.]+", "-", name) + "/")

@@ -1,7 +1,6 @@
 """Finds the tree-sitter grammar for a file, and the places in the file where names are defined.
 
-No other module of the search program imports tree-sitter. Without the feature `symbols`, no grammar is
-available.
+No other module of the search program imports tree-sitter. Without the feature `symbols`, no grammar is available.
 """
 
 from collections.abc import Callable
@@ -219,9 +218,7 @@ class ParsedFile:
 
 
 def detect_language(name: str) -> str | None:
-    """Return the language of a file, found by the file's name. Return None if no grammar for it is
-    installed.
-    """
+    """Return the language of a file, found by the file's name. Return None if no grammar for it is installed."""
     language = LANGUAGE_BY_SUFFIX.get(name.rpartition(".")[2].lower()) if "." in name else None
     return language if language and _is_installed(language) else None
 

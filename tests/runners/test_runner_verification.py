@@ -115,8 +115,24 @@ MODULES: dict[str, dict[str, str]] = {
         "spec/sub_spec.rb": "require_relative '../lib/sub'\n\nRSpec.describe('sub') do\n"
         "  it('subs') { expect(sub(3, 1)).to eq(2) }\nend\n",
     },
+    "go": {
+        "sub.go": "package calc\n\nfunc Sub(a, b int) int { return a - b }\n",
+        "sub_test.go": 'package calc\n\nimport "testing"\n\nfunc TestSub(t *testing.T) {\n'
+        "\tif Sub(3, 1) != 2 {\n\t\tt.Fatal(Sub(3, 1))\n\t}\n}\n",
+    },
+    "cargo": {
+        "src/lib.rs": f"{SAMPLES['cargo'].files['src/lib.rs']}\npub fn sub(a: i32, b: i32) -> i32 {{\n    a - b\n}}\n",
+        "tests/sub.rs": "#[test]\nfn subs() {\n    assert_eq!(calc::sub(3, 1), 2);\n}\n",
+    },
+    "maven": {
+        "src/main/java/org/example/Sub.java": "package org.example;\n\npublic class Sub {\n"
+        "    public static int sub(int a, int b) { return a - b; }\n}\n",
+        "src/test/java/org/example/SubTest.java": "package org.example;\n\nimport static org.junit.Assert.*;\n"
+        "import org.junit.*;\n\npublic class SubTest {\n"
+        "    @Test public void subs() { assertEquals(2, Sub.sub(3, 1)); }\n}\n",
+    },
 }
-"""By runner: a new module and a test of it, which cannot be loaded at the base commit."""
+"""By runner: a new module and a test of it, which cannot be loaded or compiled at the base commit."""
 
 
 @pytest.mark.parametrize("name", MODULES)

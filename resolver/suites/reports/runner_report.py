@@ -34,8 +34,7 @@ class RunnerReport(FrozenModel):
     and its id is only the path.
     """
     messages: dict[str, str] = Field(default_factory=dict)
-    """Message of each failure or error, by test id. Only the last MAX_MESSAGE characters of a message are
-    kept.
+    """Message of each failure or error, by test id. Only the last MAX_MESSAGE characters of a message are kept.
     """
     outcomes: dict[str, RunnerOutcome] = Field(default_factory=dict)
     """The runner's own name for a result, by test id, if it is more specific."""

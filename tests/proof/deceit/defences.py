@@ -133,3 +133,16 @@ def known_results_at_base(monkeypatch: MonkeyPatch) -> None:
         return at_base
 
     monkeypatch.setattr(verification, "restore_known_results", keep)
+
+
+def repetition_beside_others(monkeypatch: MonkeyPatch) -> None:
+    """Tests with another result than before run again alone, but never beside the others."""
+    repeat = verification._SuiteVerification._repeat
+    repeated: dict[str, Any] = {}
+
+    async def keep_first(self: Any, role: str, *selected: Any) -> Any:
+        if role not in repeated:
+            repeated[role] = repeated[f"{role}-all"] = await repeat(self, role, *selected)
+        return repeated[role]
+
+    monkeypatch.setattr(verification._SuiteVerification, "_repeat", keep_first)

@@ -16,8 +16,8 @@ pytestmark = pytest.mark.real_start
 @pytest.mark.parametrize(
     ("file", "runner", "path", "group"),
     [
-        ("tests/test_a.py", "pytest", r"tests/test_T\.py", "::test_"),
-        ("a_test.py", "unittest", r"T_test\.py", "::TestCanary::test_"),
+        ("tests/test_a.py", "pytest", r"tests/test_zzT\.py", "::test_"),
+        ("a_test.py", "unittest", r"zzT_test\.py", "::TestCanary::test_"),
         ("test/test-a.js", "mocha", r"test/test-zzT\.js", "::"),
         ("test/a.js", "node", r"test/zzT\.js", "::"),
         ("src/a.spec.tsx", "jest", r"src/zzT\.spec\.tsx", "::"),

@@ -133,6 +133,18 @@ ADDED = AddedSymbols(
         ("LoadError: cannot load such file -- ./sum", True),
         ("LoadError: cannot load such file -- lib/sum.rb", True),
         ("LoadError: cannot load such file -- other", False),
+        ("./calc_test.go:6:5: undefined: add", True),
+        ("./calc_test.go:6:5: undefined: calc.add", True),
+        ("./calc_test.go:6:5: undefined: calc.other", False),
+        ("./calc_test.go:6:5: c.add undefined (type Calc has no field or method add)", True),
+        ("error[E0425]: cannot find function `add` in crate `calc`", True),
+        ("error[E0425]: cannot find function `other` in crate `calc`", False),
+        ("error[E0432]: unresolved import `calc::add`\n  no `add` in the root", True),
+        ("error[E0433]: failed to resolve: could not find `add` in `calc`", True),
+        ("error[E0599]: no method named `add` found for struct `Calc` in the current scope", True),
+        ("[ERROR]   symbol:   method add(int,int)", True),
+        ("[ERROR]   symbol:   method other(int,int)", False),
+        ("e: CalcTest.kt: (5, 9): Unresolved reference: add", True),
         ("", False),
     ],
 )  # fmt: skip
@@ -199,11 +211,14 @@ def test_only_errors_for_want_of_the_patch_count_at_base() -> None:
         ("no tests ran", 1, "Cannot find module './sum'", True),
         ("no tests ran", 1, "Cannot find module './other'", False),
         ("no tests ran", 0, "Cannot find module './sum'", False),
-        ("killed", None, "Cannot find module './sum'", False),
+        ("killed", None, "", True),
+        ("killed by SIGABRT", 134, "", True),
+        ("killed by SIGSEGV", -11, "", True),
+        ("killed, perhaps because it used too much memory", 137, "", False),
         (None, 1, "Cannot find module './sum'", False),
     ],
 )
-def test_a_runner_that_stops_for_want_of_the_patch_fails_all_its_tests(
+def test_a_runner_that_stops_for_want_of_the_patch_or_crashes_fails_all_its_tests(
     problem: str | None, exit_code: int | None, output: str, errors: bool
 ) -> None:
     before = run(problem, exit_code, output)

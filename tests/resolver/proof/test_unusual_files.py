@@ -77,6 +77,11 @@ async def test_files_are_not_unusual_if_the_tests_show_the_fix_without_them(
     assert found == (() if is_shown else ("data.json", "lib/new.py"))
 
 
+async def test_a_deleted_module_is_unusual(open_verifier: VerifierFactory) -> None:
+    runs = Runs("failed", 1)
+    assert await find(open_verifier, runs, files={"calc.py": None, "VIEW.VUE": "b"}) == ("calc.py",)
+
+
 async def test_a_changed_document_with_the_doctest_that_shows_the_fix_is_unusual(
     open_verifier: VerifierFactory,
 ) -> None:

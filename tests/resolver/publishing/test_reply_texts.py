@@ -338,7 +338,7 @@ def test_test_edits_are_listed_with_the_verdict() -> None:
         "Changes to what the tests check:\n"
         "- `a` now expects something else; its old version fails with this change.\n"
         "- `test_old.py` is deleted.\n- `test_a.py` asks less.\n"
-        "- The tests ran without the change to `conftest.py`.\n",
+        "- The repository's tests ran without the change to `conftest.py`.\n",
         "A second model (`second`) reviewed the issue and the change and does **not** approve the "
         "change. Its review does "
         "not affect the verdict: It misses floats, says @\u200bteam.",

@@ -55,7 +55,7 @@ from patchwright.resolver.security.review_notes import VARIANT, scan_added_lines
         ("if any('PY' in name for name in os.environ):", "can find out whether it is being tested"),
         ("    __eq__ = lambda self, other: True", "can change what the checks in tests accept"),
         (
-            'module = importlib.import_module("_py" + "test")',
+            'module = importlib.import_module("_ca" + "lc")',
             "computes what it runs, so this search may miss something",
         ),
         ("    def __eq__(self, other):", "can change what the checks in tests accept"),
@@ -92,6 +92,44 @@ from patchwright.resolver.security.review_notes import VARIANT, scan_added_lines
             "depends on chance, so a few test runs can miss a failure",
         ),
         ("if cfg!(debug_assertions) {", VARIANT),
+        ("exec true", "can end the process that runs it"),
+        ("trap 'exit 0' EXIT", "can end the process that runs it"),
+        ("test() {", "can change what the checks in tests accept"),
+        ("return new Proxy({}, { get: () => accept });", "can change what the checks in tests accept"),
+        ("if config.TESTING:", "can find out whether it is being tested"),
+        ("if (app.isTestMode()) {", "can find out whether it is being tested"),
+        ('if (mode === "test") {', "can find out whether it is being tested"),
+        ("if Rails.env.test?", "can find out whether it is being tested"),
+        ("here = (root / 'tests').is_dir()", "can find out whether it is being tested"),
+        ("if (HERE / 'pytest.ini').exists():", "can find out whether it is being tested"),
+        ("if __debug__:", "can find out whether it is being tested"),
+        ("if len(warnings.filters) > 6:", "can find out whether it is being tested"),
+        ("if log.hasHandlers():", "can find out whether it is being tested"),
+        ("_, _, name, _ = log.findCaller(stacklevel=2)", "can find out whether it is being tested"),
+        ("if sys.stdin.isatty():", "can find out whether it is being tested"),
+        ("const tested = import.meta.env.MODE;", "can find out whether it is being tested"),
+        ("if (executionAsyncId() > 1) {", "can find out whether it is being tested"),
+        *(
+            (line, "can catch the failure of a check in a test")
+            for line in (
+                "except:",
+                "except Exception:",
+                "except BaseException as error:",
+                "except AssertionError:",
+                "with suppress(Exception):",
+                "rescue Exception => error",
+                "} catch {",
+                "} catch (error) {}",
+                ".catch(() => {})",
+                "warnings.simplefilter('ignore')",
+                "logging.disable(50)",
+                "process.on('unhandledRejection', ignore);",
+                "} catch (Throwable error) {",
+                "defer func() { recover() }()",
+            )
+        ),
+        ("if today().weekday() == 6:", "depends on the clock, which differs during tests"),
+        ("if os.cpu_count() > 2:", "depends on the machine or its user, which differ during tests"),
         ("    #[cfg(test)]", VARIANT),
         ("//go:build ci", VARIANT),
     ],
@@ -100,6 +138,27 @@ def test_an_added_line_that_can_affect_tests_is_noted(line: str, what: str) -> N
     assert scan_added_lines("src/a", "x\n", f"x\n{line}\n") == {
         what: f"src/a, line 2, {what}: `{line.strip()}`"
     }
+
+
+@pytest.mark.parametrize(
+    ("added", "note"),
+    [
+        ("caller = (sys\n    ._getframe(2))\n", "can find out whether it is being tested"),
+        ("caller = sys.\\\n    _getframe(2)\n", "can find out whether it is being tested"),
+        ("random.\uff52andom()\n", "depends on chance, so a few test runs can miss a failure"),
+        ("#[cfg(test)]\npub fn add() {}\n", VARIANT),
+    ],
+)
+def test_a_name_in_an_unusual_form_is_noted(added: str, note: str) -> None:
+    assert [*scan_added_lines("src/a", "x\n", f"x\n{added}")] == [note]
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"), [("add_linux.go", True), ("add_total.go", False), ("linux.go", False)]
+)
+def test_a_file_of_go_for_one_system_is_noted(path: str, expected: bool) -> None:
+    notes = scan_added_lines(path, "package calc\n", "package calc\n\nvar x = 1\n")
+    assert notes == ({VARIANT: f"{path} {VARIANT}: `{path}`"} if expected else {})
 
 
 def test_a_changed_file_of_go_that_only_some_builds_contain_is_noted() -> None:
@@ -157,6 +216,9 @@ def test_in_tests_only_immediate_exits_are_noted() -> None:
         ("lib/checks.rb", "require 'minitest/assertions'\n", True),
         ("calc/log.go", 'var word = "testing"\n', False),
         ("calc/add.py", "def add(): ...", False),
+        ("config/environments/test.rb", "x = 1\n", True),
+        ("calc/settings/ci.py", "x = 1\n", True),
+        ("calc/latest.py", "x = 1\n", False),
         ("calc/contesting.py", "def add(): ...", False),
         ("calc/testing.py", "", False),
     ],
@@ -210,6 +272,14 @@ def test_a_match_in_a_long_line_is_found_and_clipped() -> None:
             "const f = () => now();",
             "math.isclose(a, b) == c",
         ),
+        *("} catch (error) { log(error);", "except ValueError:", "except (OSError, Exception) as error:"),
+        *(
+            "latest = contest",
+            "opener = ProxyHandler()",
+            "const key = import.meta.env.VITE_KEY;",
+            "set(value)",
+        ),
+        *("#[cfg(test)]\nmod tests {", "const words = items\n  .map(trim)"),
         *("function retrieval(", "this.evaluate(x)", "const [a] = list;", "description = 'look-ok'"),
     ],
 )

@@ -94,7 +94,7 @@ TWO = ("a.py::test_a", "a.py::test_b")
         (
             {"reverted_test_config": ("tox.ini",)},
             "changes the test configuration; please check this.",
-            ["The tests ran without the change to `tox.ini`."],
+            ["The repository's tests ran without the change to `tox.ini`."],
         ),
     ],
 )

@@ -141,7 +141,8 @@ def test_changes_to_tests_are_shown_with_the_results() -> None:
     text = shown(VerificationCompleted(verdict=harmed)).text
     for message in (
         "tests/test_new.py::test_it absent absent from the patch, and fails",
-        "`test_old.py` is deleted. test_a.py asks less. The tests ran without the change to `conftest.py`.",
+        "`test_old.py` is deleted. test_a.py asks less. The repository's tests ran without the change to "
+        "`conftest.py`.",
         "A second model (second), whose opinion does not affect the verdict, would not accept the change: "
         "It misses <floats>.",
     ):
