@@ -21,7 +21,7 @@ RECIPES = {
 
 @functools.cache
 def base_image(name: str) -> str:
-    """Return the name of a local image: bookworm, trixie, bullseye, bare (no Python), node (no Python, either) or musl."""
+    """Return the name of a local image: bookworm, trixie, bullseye, bare (no Python), node (no Python) or musl."""
     if name == "bookworm":
         return "debian:bookworm-slim"
     image = f"patchwright-test-base:{name}"
