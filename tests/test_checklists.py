@@ -14,8 +14,22 @@ ROWS = [
 ]
 
 
+NINE_COLUMNS = """\
+graphical user interface, standardized tool library, built-in sandbox and code execution, built-in web browser,
+multi-agent collaboration, human-AI collaboration, hub of agents, evaluation framework, quality control of agents"""
+TWENTY_FOUR_ROWS = """\
+MCP, custom tools, history: persistence and restore, sub-agent delegation, model agnostic, routing among models,
+cost and tokens of a conversation, pause and resume, models without function calling, security analyzer,
+confirmation policies, context files, agent skills, condensing the context, automatic masking of secrets,
+detecting a stuck agent, REST and WebSocket server, authentication by session, remote agent execution,
+sandboxing of the environment, programmatic tests, strong type checking, frequent tests with models,
+academic benchmarks built in"""
+
+
 def test_it_has_the_nine_columns_and_the_twenty_four_rows() -> None:
-    assert len(ROWS) == 9 + 24
+    columns, rows = (re.split(r",\s+", names) for names in (NINE_COLUMNS, TWENTY_FOUR_ROWS))
+    assert (len(columns), len(rows)) == (9, 24)
+    assert [name for name, _, _ in ROWS] == [*columns, *rows]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])

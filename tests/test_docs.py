@@ -208,8 +208,11 @@ def test_the_recommended_machine_has_room_for_the_default_number_of_jobs() -> No
     assert memory << 10 >= jobs * data["memory_mb"] + capacity.MIN_FREE_MEMORY_MB + server
 
 
-def test_the_readme_says_that_only_frames_of_videos_are_read() -> None:
-    assert "| read pictures, single video frames, documents, and " in (ROOT / "README.md").read_text()
+def test_the_readme_says_that_only_frames_of_videos_are_read_and_no_desktop_is_controlled() -> None:
+    readme = (ROOT / "README.md").read_text()
+    assert "| read pictures, single video frames, documents, and " in readme
+    (limits,) = (row for row in readme.splitlines() if "control desktop applications" in row)
+    assert "control desktop applications" in limits.split("|")[2], "in the column of what it cannot do"
 
 
 def test_the_documented_default_hosts_are_the_allowed_ones() -> None:

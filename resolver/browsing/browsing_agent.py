@@ -246,11 +246,8 @@ def build_result(run: RunId, trajectory: Trajectory) -> SubagentResult:
             run=run, status=status, text=text, usage=usage, schema_error=problem, guessed_urls=guessed_urls
         )
 
-    page, answer_pages, stopped = (
-        find_last_page(trajectory),
-        list_answer_pages(trajectory),
-        trajectory.agent_stopped,
-    )
+    page, answer_pages = find_last_page(trajectory), list_answer_pages(trajectory)
+    stopped = trajectory.agent_stopped
     if page is not None and page.infeasible_reason is not None:
         return make_result("infeasible", page.infeasible_reason)
     if answer_pages and (text := answer_pages[-1].user_message) is not None:

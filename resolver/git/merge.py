@@ -59,11 +59,7 @@ async def merge_commit(workspace: Workspace, other: str) -> MergeResult | None:
         )
     epoch = datetime.fromtimestamp(0, UTC)  # A fixed time makes the commit reproducible.
     commit = await workspace.commit_tree(
-        tree,
-        "Merge with conflicts",
-        author=("Patchwright", "merge"),
-        when=epoch,
-        parents=(base, other),
+        tree, "Merge with conflicts", author=("Patchwright", "merge"), when=epoch, parents=(base, other)
     )
     return MergeResult(head=base, base=other, commit=commit, conflicts=tuple(dict.fromkeys(paths)))
 

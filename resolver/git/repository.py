@@ -71,11 +71,7 @@ class Workspace:
     """A repository at its base commit, for one run."""
 
     def __init__(
-        self,
-        git_dir: Path,
-        base: str,
-        base_branch: str | None,
-        config_source: "Workspace | None" = None,
+        self, git_dir: Path, base: str, base_branch: str | None, config_source: "Workspace | None" = None
     ) -> None:
         self.git_dir = git_dir
         """A bare repository that belongs to this run only."""
@@ -229,11 +225,7 @@ class Workspace:
         """
         tree = await self.build_tree(patch)
         return await self.commit_tree(
-            tree,
-            message,
-            author=author,
-            when=when or datetime.now(UTC),
-            parents=parents or (self.base,),
+            tree, message, author=author, when=when or datetime.now(UTC), parents=parents or (self.base,)
         )
 
     async def commit_tree(

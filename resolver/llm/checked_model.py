@@ -8,14 +8,7 @@ from typing import Literal
 
 from patchwright.resolver.errors import ModelError, ModelUnsuitable
 from patchwright.resolver.events import ReplyUsage
-from patchwright.resolver.llm.model import (
-    AssistantMessage,
-    ChatMessage,
-    Model,
-    Reply,
-    ToolSpec,
-    WrapperModel,
-)
+from patchwright.resolver.llm.model import AssistantMessage, ChatMessage, Model, Reply, ToolSpec, WrapperModel
 from patchwright.resolver.llm.model_table import get_model_info
 from patchwright.resolver.llm.pricing import sum_usage
 from patchwright.resolver.llm.probe import ProbeResult, probe_model

@@ -24,11 +24,7 @@ from patchwright.resolver.llm.model import (
     ToolSpec,
     UserMessage,
 )
-from patchwright.resolver.llm.model_table import (
-    get_model_info,
-    has_adapted_requests,
-    needs_cache_breakpoints,
-)
+from patchwright.resolver.llm.model_table import get_model_info, has_adapted_requests, needs_cache_breakpoints
 
 logger = logging.getLogger(__name__)
 

@@ -46,7 +46,6 @@ from patchwright.resolver.run.repo_config import read_repo_config
 from patchwright.resolver.run_task import get_answer, get_proposed_plan, is_question
 from patchwright.resolver.secrets import SECRET_PLACEHOLDER, Secrets, mask_secrets
 from patchwright.resolver.security.patch_policy import PatchCheck, build_patch_limits, check_patch
-from patchwright.resolver.settings.run_settings import PullRequestState
 from patchwright.resolver.settings.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -206,9 +205,9 @@ class _Publication:
     ) -> PullRequestSpec:
         job, started, settings = self.run.job, self.started, self.run.deps.settings
         config = (await read_repo_config(self.workspace.config_source)).config
-        draft = should_be_draft(
-            verdict, config.conditional_pull_requests or settings.conditional_pull_requests
-        )
+        # Other kinds of verdict have no setting: a person has to look at them first.
+        setting = f"{verdict.kind}_pull_requests"
+        draft = (getattr(config, setting, None) or getattr(settings, setting, "draft")) == "draft"
         template = fill_pr_template(await load_pr_template(self.workspace), self.summary.finish)
         return PullRequestSpec(
             repo=job.repo,
@@ -236,13 +235,6 @@ class _Publication:
             draft=draft,
             reviewer=job.requester,
         )
-
-
-def should_be_draft(verdict: Verdict, conditional_state: PullRequestState) -> bool:
-    """Returns True if the pull request has to wait for a person. `conditional_state` is the state of a pull
-    request whose verdict is `conditional`.
-    """
-    return verdict.kind != "fixed" and not (verdict.kind == "conditional" and conditional_state == "ready")
 
 
 async def explain_how_to_open(spec: PullRequestSpec, forge: Forge, settings: Settings, error: str) -> str:

@@ -26,12 +26,14 @@ class SandboxDescription:
     """The secrets that commands may use."""
 
 
-def describe_skills() -> tuple[str, ...]:
-    """Returns one line for each function that is predefined in the Python session: its name, its arguments, and the
-    first sentence of its docstring.
+def describe_skills(features: Sequence[SandboxFeature]) -> tuple[str, ...]:
+    """Returns one line for each function of the Python session that works with these features: its name, its
+    arguments, and the first sentence of its docstring.
     """
     lines = []
     for name in skills.__all__:
+        if name in skills.NEED_DOCUMENTS and "documents" not in features:
+            continue
         function = getattr(skills, name)
         parameters = inspect.signature(function).parameters.values()
         arguments = ", ".join(str(one.replace(annotation=one.empty)) for one in parameters)
@@ -59,7 +61,7 @@ def render_system_prompt(
         "prompts/system.md.j2",
         **vars(sandbox),
         tools=tools,
-        skills=describe_skills(),
+        skills=describe_skills(sandbox.features),
         max_steps=max_steps,
         max_repairs=max_repairs,
         is_pull_request=is_pull_request,

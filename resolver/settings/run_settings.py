@@ -79,6 +79,10 @@ class RunSettings(FrozenModel):
     attempt prove the fix, the agent starts no further attempt. The best attempt is published. All attempts
     share the limits of one run.
     """
+    fixed_pull_requests: PullRequestState = "ready"
+    """State of a new pull request whose verdict is `fixed`: ready for review, or a draft. A repository can
+    override this setting.
+    """
     conditional_pull_requests: PullRequestState = "draft"
     """State of a new pull request whose verdict is `conditional`: a draft, or ready for review. A repository can
     override this setting.

@@ -240,6 +240,10 @@ class RepoConfig(FrozenModel):
     """Name of the agent that does the work. By default, this is the operator's `agent`."""
     tools: tuple[str, ...] | None = None
     """Names of those of the operator's `tools` that the agent gets here. By default, the agent gets all of them."""
+    fixed_pull_requests: PullRequestState | None = None
+    """State of a new pull request whose verdict is `fixed`: `ready` or `draft`. By default, this is the operator's
+    `fixed_pull_requests`.
+    """
     conditional_pull_requests: PullRequestState | None = None
     """State of a new pull request whose verdict is `conditional`: `draft` or `ready`. By default, this is the
     operator's `conditional_pull_requests`.

@@ -110,11 +110,7 @@ class Browser:
         self._link_router = LinkRouter(_translate_errors)
 
     async def run_code(
-        self,
-        code: str,
-        allowed: tuple[str, ...],
-        options: SnapshotOptions,
-        links: LinkReader | None = None,
+        self, code: str, allowed: tuple[str, ...], options: SnapshotOptions, links: LinkReader | None = None
     ) -> PageSnapshot | ActionFailure:
         """Run the calls in `code`, and return a snapshot of the page. If a call fails, the later calls are not run, but
         the snapshot is still taken. All of this takes at most 150 s. With `links`, pages may read linked hosts.

@@ -35,10 +35,7 @@ class TabManager:
     """The tabs of one browser context, in the order in which they were opened."""
 
     def __init__(
-        self,
-        context: "VendorContext",
-        translate_errors: TranslateErrors,
-        load_timeout: float,
+        self, context: "VendorContext", translate_errors: TranslateErrors, load_timeout: float
     ) -> None:
         self.load_timeout = load_timeout
         self.context = context

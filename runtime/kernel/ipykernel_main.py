@@ -76,7 +76,7 @@ def create_app(config: SessionConfig) -> Any:
 
 def load_skills(config: SessionConfig, ask_model: Callable[..., str]) -> dict[str, Any]:
     """Import the skills as `agentskills`, and connect them to this session. Return the package and its functions by
-    public name.
+    public name. A skill whose feature is missing cannot be imported; if it is called, it says which feature is missing.
     """
     package = import_package("agentskills", config["skills"])
     host = import_module("agentskills.host")
@@ -86,7 +86,10 @@ def load_skills(config: SessionConfig, ask_model: Callable[..., str]) -> dict[st
         missing_message=config["missing_message"],
         scratch=config["scratch"],
     )
-    return {"agentskills": package} | {name: getattr(package, name) for name in package.__all__}
+    functions = {name: getattr(package, name) for name in package.__all__}
+    if config["documents_command"] is None:
+        package.hide_document_skills(config["missing_message"])
+    return {"agentskills": package, **functions}
 
 
 def main() -> None:

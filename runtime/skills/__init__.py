@@ -28,3 +28,20 @@ __all__ = [  # noqa: RUF022 - in the order in which the prompt lists them
     "parse_image",
     "parse_video",
 ]
+
+NEED_DOCUMENTS = ("parse_pdf", "parse_docx", "parse_latex", "parse_pptx", "parse_video")
+"""The skills that need the sandbox feature `documents`."""
+
+
+def hide_document_skills(reason: str) -> None:
+    """Remove the skills that need the feature `documents`. Importing one of them then fails with this reason."""
+
+    def explain(name: str) -> object:
+        if name in NEED_DOCUMENTS:
+            raise ImportError(reason)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    globals()["__getattr__"] = explain
+    for name in NEED_DOCUMENTS:
+        __all__.remove(name)
+        del globals()[name]

@@ -40,8 +40,10 @@ EXEC = pytest.param("exec", marks=[pytest.mark.docker, pytest.mark.slow])
 
 
 @asynccontextmanager
-async def loopback(place: Path) -> AsyncIterator[RemoteSandbox]:
-    """The container's server as a process of this host, dialling in as it does from a container."""
+async def loopback(place: Path, code: Path = CHECKOUT) -> AsyncIterator[RemoteSandbox]:
+    """The container's server as a process of this host, dialling in as it does from a container. `code` is the
+    directory from which it imports the package.
+    """
     root, scratch, door_at = place / "tree", place / "tmp", place / "d"
     for directory in (root, scratch, door_at):
         directory.mkdir()
@@ -57,7 +59,7 @@ async def loopback(place: Path) -> AsyncIterator[RemoteSandbox]:
             scratch,
         ]
         server = await asyncio.create_subprocess_exec(
-            *[sys.executable, "-I", "-c", BOOTSTRAP_CODE, str(CHECKOUT), *map(str, serve)],
+            *[sys.executable, "-I", "-c", BOOTSTRAP_CODE, str(code), *map(str, serve)],
             cwd=root,
             env={"PATH": os.environ["PATH"], "HOME": str(place), "LANG": "C.UTF-8"},
         )

@@ -1,13 +1,22 @@
 """The contract of every workspace: on this machine, in Docker, and on a server."""
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from patchwright import BaseWorkspace, Conversation, DockerWorkspace, LocalWorkspace, Workspace, default_agent
+from patchwright import (
+    BaseWorkspace,
+    Conversation,
+    DockerWorkspace,
+    LocalConversation,
+    LocalWorkspace,
+    RemoteWorkspace,
+    Workspace,
+    default_agent,
+)
 from patchwright.demo.recorded_model import RecordedTurn
 from patchwright.resolver.errors import WorkspaceError
 from patchwright.runtime.actions import ReplaceText, RunShell
@@ -107,6 +116,23 @@ def test_the_same_conversation_runs_in_every_workspace(workspace: BaseWorkspace)
         ]
         assert conversation.cost > 0
     assert workspace.file_download("calc.py") == b"def add(a, b):\n    return a + b\n"
+
+
+def test_only_the_host_decides_the_class_of_a_workspace(tmp_path: Path) -> None:
+    assert isinstance(Workspace(host="http://127.0.0.1:9"), RemoteWorkspace)
+    assert isinstance(Workspace("http://127.0.0.1:9", tmp_path / "project", api_key="key"), RemoteWorkspace)
+    assert not (tmp_path / "project").exists()
+    with Workspace(working_dir=tmp_path / "project", api_key="key") as workspace:
+        assert isinstance(workspace, LocalWorkspace) and (tmp_path / "project").is_dir()
+
+
+@pytest.mark.parametrize("kind", [str, Path, LocalWorkspace])
+def test_a_path_or_a_local_workspace_gives_a_local_conversation(
+    kind: Callable[[str], str | Path | LocalWorkspace], tmp_path: Path
+) -> None:
+    for more in ({}, {"id": "one"}, {"persistence_dir": tmp_path / "logs"}):
+        with Conversation(default_agent("fake/model"), kind(str(tmp_path)), **more) as conversation:
+            assert isinstance(conversation, LocalConversation)
 
 
 def test_a_local_workspace_refuses_paths_outside_its_directory(tmp_path: Path) -> None:

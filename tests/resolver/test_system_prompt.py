@@ -82,3 +82,9 @@ def test_the_system_prompt_describes_every_skill_where_the_python_session_is_off
         sentence = getattr(skills, name).__doc__.strip().split(". ")[0].splitlines()[0].rstrip(".")
         (line,) = re.findall(rf"^  {name}\(.*$", offered, re.MULTILINE)
         assert line.endswith(f": {sentence}.") and f"{name}(" not in other
+
+
+def test_a_skill_whose_feature_is_off_is_not_in_the_system_prompt() -> None:
+    sandbox = SandboxDescription("/workspace", "/tmp/scratch", "docker", features=("kernel",))
+    prompt = render_system_prompt(sandbox, tools=["run_python"])
+    assert {name for name in skills.__all__ if f"  {name}(" not in prompt} == {*skills.NEED_DOCUMENTS}

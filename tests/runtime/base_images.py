@@ -11,12 +11,17 @@ import pytest
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "patchwright-ci"
 WITH_PYTHON = ("--include=python3,git,ca-certificates",)
-RECIPES = {"trixie": ("trixie", WITH_PYTHON), "bullseye": ("bullseye", WITH_PYTHON), "bare": ("bookworm", ())}
+RECIPES = {
+    "trixie": ("trixie", WITH_PYTHON),
+    "bullseye": ("bullseye", WITH_PYTHON),
+    "bare": ("bookworm", ()),
+    "node": ("bookworm", ("--include=nodejs,ca-certificates",)),
+}
 
 
 @functools.cache
 def base_image(name: str) -> str:
-    """Return the name of a local image: bookworm, trixie, bullseye, bare (no Python) or musl."""
+    """Return the name of a local image: bookworm, trixie, bullseye, bare (no Python), node (no Python) or musl."""
     if name == "bookworm":
         return "debian:bookworm-slim"
     image = f"patchwright-test-base:{name}"

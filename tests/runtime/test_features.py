@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from patchwright.runtime import skills
 from patchwright.runtime.actions import RunPython, RunShell, SearchCode, UseBrowser, ViewFile, WriteBytes
 from patchwright.runtime.docker.docker_sandboxes import DockerSandboxes
-from patchwright.runtime.features import ALL_FEATURES, SandboxFeatures
+from patchwright.runtime.features import ALL_FEATURES, SandboxFeature, SandboxFeatures
 from patchwright.runtime.observations import (
     ActionFailure,
     CellResult,
@@ -126,6 +127,22 @@ async def test_every_feature_works_on_any_base_image(
     sandboxes = docker_sandboxes(image=base_image(base), memory_mb=2048, plugins=ALL_FEATURES)
     async with sandboxes.open(f"plugins-{base}-{os.getpid()}") as sandbox:
         await all_work(sandbox, version, tmp_path)
+    await sandboxes.close()
+
+
+@pytest.mark.slow
+@pytest.mark.docker
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("plugins", "importable"), [(("kernel",), False), (("kernel", "documents"), True)])
+async def test_the_configured_features_decide_which_skills_can_be_imported(
+    plugins: tuple[SandboxFeature, ...], importable: bool, docker_sandboxes: Make
+) -> None:
+    sandboxes = docker_sandboxes(memory_mb=2048, plugins=plugins)
+    async with sandboxes.open(f"skills-{len(plugins)}-{os.getpid()}") as sandbox:
+        for name in skills.__all__:
+            imported = await sandbox.act(RunPython(code=f"from agentskills import {name}"))
+            assert isinstance(imported, CellResult)
+            assert imported.ok == (importable or name not in skills.NEED_DOCUMENTS), imported.output
     await sandboxes.close()
 
 

@@ -327,6 +327,18 @@ def test_an_issue_with_two_points_requires_a_plan() -> None:
     )
 
 
+def test_an_issue_with_one_of_two_points_done_is_sent_back() -> None:
+    body = "Acceptance:\n- add takes floats\n- sub takes floats\n"
+    for status in ("open", "doing"):
+        first = {"text": "add takes floats", "status": "done"}
+        plan = Plan.model_validate({"items": [first, {"text": "sub takes floats", "status": status}]})
+        planned: tuple[Action, AnyObservation] = (plan, Acknowledgment(text=""))
+        trajectory = run(started(body), planned, shell("pytest", 1), EDIT, shell("pytest"))
+        assert find_missing_steps(trajectory, None) == (
+            'Not marked as done by the agent: "sub takes floats".',
+        )
+
+
 @pytest.mark.parametrize(
     ("body", "expected"),
     [

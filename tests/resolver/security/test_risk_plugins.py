@@ -68,6 +68,13 @@ async def test_a_configured_policy_replaces_the_default() -> None:
     assert isinstance(await run_shell("ls", risk_policy="only-harmless"), ShellResult)
 
 
+async def test_a_configured_policy_decides_on_the_ratings_of_a_configured_analyzer() -> None:
+    migrate = "python3 manage.py migrate"
+    assert isinstance(await run_shell(migrate, risk_policy="only-harmless"), ShellResult)
+    refused = await run_shell(migrate, risk_policy="only-harmless", risk_analyzers="no-migrations")
+    assert isinstance(refused, ActionFailure) and "migrations are run by hand here" in refused.message
+
+
 @pytest.mark.parametrize(
     ("chosen", "text"),
     [

@@ -5,7 +5,7 @@ from html import unescape
 
 from patchwright.resolver.secrets import SECRET_PLACEHOLDER, Secrets
 from patchwright.resolver.tool_actions.control_actions import Think
-from patchwright.runtime.actions import RunShell
+from patchwright.runtime.actions import CreateFile, RunShell
 from tests.resolver.sample_runs import model_reply, run_of, started
 from tests.resolver.viewer.test_run_html import SECRET, render
 
@@ -37,3 +37,11 @@ def test_the_reasoning_of_a_step_is_folded_and_its_calls_have_their_ids() -> Non
     assert "<b>the" not in folded
     assert not any(each in html for each in ("c2lnbmVk", "b3BhcXVl", SECRET))
     assert re.findall(r'class="call-id"[^>]*>([^<]+)<', html) == ["toolu_01", "toolu_01.1"]
+
+
+def test_the_arguments_of_each_call_are_on_the_page_in_full() -> None:
+    command = "".join(f"echo line {number}\n" for number in range(40))
+    calls = (RunShell(command=command), CreateFile(path="notes.txt", content="first\nsecond <b>\n"))
+    html = render(run_of(started(), model_reply("toolu_01", *calls)), Secrets([]))
+    shown = unescape(re.sub(r"<[^>]+>", "", html))
+    assert command.strip() in shown and "notes.txt" in shown

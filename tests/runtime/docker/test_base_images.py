@@ -1,5 +1,5 @@
-"""The runtime layer on several base images: with an old Python, without Python, with another libc, almost
-empty.
+"""The runtime layer on several base images: with an old Python, without Python, with Node.js, with another libc,
+almost empty.
 """
 
 import os
@@ -20,7 +20,7 @@ from tests.runtime.base_images import base_image
 from tests.runtime.conftest import CA_BUNDLE
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
-ALL = ("bookworm", "trixie", "bullseye", "bare", "musl")
+ALL = ("bookworm", "trixie", "bullseye", "bare", "node", "musl")
 PYTHONS = {"bookworm": "Python 3.11", "trixie": "Python 3.13", "bullseye": "Python 3.9"}
 Make = Callable[..., DockerSandboxes]
 
@@ -35,6 +35,8 @@ async def sh(sandbox: Sandbox, command: str) -> tuple[int | None, str]:
 async def test_a_sandbox_works_on_any_base_image(base: str, docker_sandboxes: Make) -> None:
     sandboxes = docker_sandboxes(image=base_image(base))
     async with sandboxes.open(f"base-{base}-{os.getpid()}") as sandbox:
+        assert await sh(sandbox, "echo it works") == (0, "it works\n")
+        assert (await sh(sandbox, "node --eval 'console.log(1)'") == (0, "1\n")) == (base == "node")
         assert await sh(sandbox, "cd /tmp; X=1") == (0, "")
         assert await sh(sandbox, "echo $PWD $X; id -u") == (0, "/tmp 1\n10001\n")
         made = await sandbox.act(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from patchwright.runtime import processes
+from patchwright.runtime import processes, skills
 from patchwright.runtime.features import SandboxFeatures
 from patchwright.runtime.observations import ActionFailure
 from tests.runtime.kernel.test_kernel_manager import kernel_in, once, ran
@@ -121,3 +121,22 @@ async def test_a_skill_without_its_feature_says_so(tmp_path: Path) -> None:
         (tmp_path / "tree" / "paper.pdf").write_bytes(b"%PDF-1.4")
         result = await ran(kernel, "parse_pdf('paper.pdf')")
         assert "this sandbox has no `documents`: the operator's setting `sandbox_features`" in result.output
+
+
+@pytest.mark.parametrize("has_documents", [True, False])
+async def test_the_features_of_a_sandbox_decide_which_skills_can_be_imported(
+    tmp_path: Path, *, has_documents: bool
+) -> None:
+    (tmp_path / "opt" / "kernel").mkdir(parents=True)
+    (tmp_path / "opt" / "kernel" / "lib").symlink_to(sysconfig.get_path("platlib"))
+    features = SandboxFeatures() if has_documents else SandboxFeatures(tmp_path / "opt")
+    shown = [name for name in skills.__all__ if has_documents or name not in skills.NEED_DOCUMENTS]
+    async with kernel_in(tmp_path, plugins=features) as kernel:
+        for name in skills.__all__:
+            imported = await ran(kernel, f"from agentskills import {name}")
+            assert imported.ok == (name in shown), name
+            assert ("ImportError: this sandbox has no `documents`" in imported.output) == (name not in shown)
+        listed = await ran(kernel, "import agentskills; print(agentskills.__all__)")
+        assert listed.output == f"{shown}\n"
+        unknown = await ran(kernel, "agentskills.fly")
+        assert "AttributeError: module 'agentskills' has no attribute 'fly'" in unknown.output
