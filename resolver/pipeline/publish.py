@@ -19,6 +19,7 @@ from patchwright.resolver.domain import (
     Rejected,
     Reported,
     Verdict,
+    VerdictKind,
 )
 from patchwright.resolver.errors import Forbidden, ForgeError, NotFound, Unauthorized
 from patchwright.resolver.events import AgentStopped, RunStarted, Trajectory
@@ -46,6 +47,7 @@ from patchwright.resolver.run.repo_config import read_repo_config
 from patchwright.resolver.run_task import get_answer, get_proposed_plan, is_question
 from patchwright.resolver.secrets import SECRET_PLACEHOLDER, Secrets, mask_secrets
 from patchwright.resolver.security.patch_policy import PatchCheck, build_patch_limits, check_patch
+from patchwright.resolver.settings.run_settings import ReadyVerdicts
 from patchwright.resolver.settings.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -53,6 +55,12 @@ logger = logging.getLogger(__name__)
 QUESTION_ADVICE = "If you only want an answer, comment `{mention} explain` and your question."
 DEFAULT_AUTHOR = ("Patchwright", "patchwright@noreply.invalid")
 """Author of commits if the bot's account is unknown."""
+READY_KINDS: dict[ReadyVerdicts, tuple[VerdictKind, ...]] = {
+    "none": (),
+    "fixed": ("fixed",),
+    "conditional": ("fixed", "conditional"),
+}
+"""The kinds of verdict whose pull requests are ready for review, by the setting `ready_for_review`."""
 ACTIONS_NOT_PERMITTED = "GitHub Actions is not permitted"
 """Start of GitHub's message if the settings of a repository or organization do not allow workflows to open pull
 requests.
@@ -205,9 +213,7 @@ class _Publication:
     ) -> PullRequestSpec:
         job, started, settings = self.run.job, self.started, self.run.deps.settings
         config = (await read_repo_config(self.workspace.config_source)).config
-        # Other kinds of verdict have no setting: a person has to look at them first.
-        setting = f"{verdict.kind}_pull_requests"
-        draft = (getattr(config, setting, None) or getattr(settings, setting, "draft")) == "draft"
+        draft = verdict.kind not in READY_KINDS[config.ready_for_review or settings.ready_for_review]
         template = fill_pr_template(await load_pr_template(self.workspace), self.summary.finish)
         return PullRequestSpec(
             repo=job.repo,

@@ -12,7 +12,7 @@ from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.observations import SnapshotPart
 
 SearchProvider = Literal["tavily", "exa", "brave"]
-PullRequestState = Literal["draft", "ready"]
+ReadyVerdicts = Literal["none", "fixed", "conditional"]
 CODEACT = "codeact"
 """Name of Patchwright's own agent."""
 
@@ -79,13 +79,9 @@ class RunSettings(FrozenModel):
     attempt prove the fix, the agent starts no further attempt. The best attempt is published. All attempts
     share the limits of one run.
     """
-    fixed_pull_requests: PullRequestState = "ready"
-    """State of a new pull request whose verdict is `fixed`: ready for review, or a draft. A repository can
-    override this setting.
-    """
-    conditional_pull_requests: PullRequestState = "draft"
-    """State of a new pull request whose verdict is `conditional`: a draft, or ready for review. A repository can
-    override this setting.
+    ready_for_review: ReadyVerdicts = "fixed"
+    """Which new pull requests are ready for review, and not drafts: those whose verdict is `fixed`, also those whose
+    verdict is `conditional`, or `none`. A repository can override this setting.
     """
     patch_review: bool = False
     """Whether a second model (`review_model`) reviews the patch. Its review never changes the test verdict.

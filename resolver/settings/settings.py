@@ -21,7 +21,7 @@ from patchwright.resolver.branch_names import is_branch_name, validate_template
 from patchwright.resolver.errors import SettingsError, describe_read_error
 from patchwright.resolver.runner_names import RunnerName
 from patchwright.resolver.settings.model_settings import ModelSettings
-from patchwright.resolver.settings.run_settings import PullRequestState, RunSettings
+from patchwright.resolver.settings.run_settings import ReadyVerdicts, RunSettings
 from patchwright.resolver.settings.sandbox_settings import SandboxSettings
 from patchwright.resolver.settings.server_settings import ServerSettings
 from patchwright.runtime.frozen_model import FrozenModel
@@ -240,13 +240,9 @@ class RepoConfig(FrozenModel):
     """Name of the agent that does the work. By default, this is the operator's `agent`."""
     tools: tuple[str, ...] | None = None
     """Names of those of the operator's `tools` that the agent gets here. By default, the agent gets all of them."""
-    fixed_pull_requests: PullRequestState | None = None
-    """State of a new pull request whose verdict is `fixed`: `ready` or `draft`. By default, this is the operator's
-    `fixed_pull_requests`.
-    """
-    conditional_pull_requests: PullRequestState | None = None
-    """State of a new pull request whose verdict is `conditional`: `draft` or `ready`. By default, this is the
-    operator's `conditional_pull_requests`.
+    ready_for_review: ReadyVerdicts | None = None
+    """Which new pull requests are ready for review, and not drafts: those whose verdict is `fixed`, also those whose
+    verdict is `conditional`, or `none`. By default, this is the operator's `ready_for_review`.
     """
 
     @field_validator("branch")

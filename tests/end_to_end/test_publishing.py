@@ -44,53 +44,27 @@ async def test_a_conditional_fix_is_a_draft_that_links_its_conditions(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("operator", "repository", "draft"),
-    [("ready", "", False), ("draft", "ready", False), ("ready", "draft", True)],
+    ("setting", "ready"), [("none", set()), ("fixed", {"fixed"}), ("conditional", {"fixed", "conditional"})]
 )
-async def test_a_setting_makes_conditional_fixes_ready_for_review(
-    publish_scenario: PublishScenario, operator: str, repository: str, *, draft: bool
-) -> None:
-    publish_scenario.settings["conditional_pull_requests"] = operator
-    if repository:
-        config = f'conditional_pull_requests = "{repository}"\n'
-        publish_scenario.repo.commit("main", {".github/patchwright.toml": config})
-    outcome = await publish_scenario.publish(kind="conditional")
-    assert isinstance(outcome, Published) and outcome.draft == draft
-    (pull,) = publish_scenario.pulls
-    assert (pull.draft, "**To accept it:**" in pull.body) == (draft, draft)
-    unproven = await publish_scenario.publish(kind="unproven")
-    assert isinstance(unproven, Published) and unproven.draft
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("operator", "repository", "draft"),
-    [("draft", "", True), ("draft", "ready", False), ("ready", "draft", True)],
-)
-async def test_a_setting_makes_proven_fixes_drafts(
-    publish_scenario: PublishScenario, operator: str, repository: str, *, draft: bool
-) -> None:
-    publish_scenario.settings["fixed_pull_requests"] = operator
-    if repository:
-        config = f'fixed_pull_requests = "{repository}"\n'
-        publish_scenario.repo.commit("main", {".github/patchwright.toml": config})
-    outcome = await publish_scenario.publish()
-    assert isinstance(outcome, Published) and (outcome.verdict.kind, outcome.draft) == ("fixed", draft)
-    (pull,) = publish_scenario.pulls
-    assert (pull.draft, "**To accept it:**" in pull.body) == (draft, draft)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("state", "ready"), [("draft", set()), ("ready", {"fixed", "conditional"})])
 @pytest.mark.parametrize("kind", ["fixed", "conditional", "unproven", "untested"])
-async def test_a_pull_request_is_a_draft_unless_tests_show_the_fix_and_the_settings_say_otherwise(
-    publish_scenario: PublishScenario, kind: VerdictKind, state: str, ready: set[str]
+async def test_a_pull_request_is_a_draft_unless_tests_show_the_fix_and_the_setting_says_otherwise(
+    publish_scenario: PublishScenario, kind: VerdictKind, setting: str, ready: set[str]
 ) -> None:
-    publish_scenario.settings |= {"fixed_pull_requests": state, "conditional_pull_requests": state}
+    publish_scenario.settings["ready_for_review"] = setting
     outcome = await publish_scenario.publish(kind=kind)
     assert isinstance(outcome, Published) and outcome.draft == (kind not in ready)
     (pull,) = publish_scenario.pulls
     assert pull.draft == outcome.draft
+    if kind in ("fixed", "conditional"):
+        assert ("**To accept it:**" in pull.body) == pull.draft
+
+
+@pytest.mark.slow
+async def test_a_repository_decides_which_pull_requests_are_drafts(publish_scenario: PublishScenario) -> None:
+    publish_scenario.settings["ready_for_review"] = "conditional"
+    publish_scenario.repo.commit("main", {".github/patchwright.toml": 'ready_for_review = "none"\n'})
+    outcome = await publish_scenario.publish()
+    assert isinstance(outcome, Published) and (outcome.verdict.kind, outcome.draft) == ("fixed", True)
 
 
 async def test_a_regression_becomes_a_comment_with_a_branch(publish_scenario: PublishScenario) -> None:

@@ -131,9 +131,8 @@ def test_the_pull_request_says_what_was_found_what_it_means_and_what_to_do() -> 
         "| `branch` | template for branch names | `issue-{number}` |\n"
         "| `agent` | name of the agent that does the work | `codeact` |\n"
         "| `tools` | names of the additional tools that the agent gets | none |\n"
-        "| `fixed_pull_requests` | `ready` or `draft`: how a pull request is opened if tests show its fix | `ready` |\n"
-        "| `conditional_pull_requests` | `draft` or `ready`: how a pull request is opened if a person has to agree to "
-        "its changes to tests | `draft` |\n\n"
+        "| `ready_for_review` | which new pull requests are no drafts: those whose verdict is `fixed`, also those that "
+        "are `conditional`, or `none` | `fixed` |\n\n"
         "</details>\n"
     )
 
