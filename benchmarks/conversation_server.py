@@ -138,9 +138,20 @@ class Relayed(NamedTuple):
 class Watchers:
     """WebSockets in a process of their own, which receive messages with TEXT."""
 
-    def __init__(self, urls: Sequence[str], count: int = 0, headers: Mapping[str, str] = AUTHORIZED) -> None:
-        """`count` is the number of messages that each receives; 0 if they only stay connected."""
-        self._input = json.dumps({"urls": urls, "count": count, "headers": dict(headers)})
+    def __init__(
+        self,
+        urls: Sequence[str],
+        count: int = 0,
+        headers: Mapping[str, str] = AUTHORIZED,
+        *,
+        is_greeted: bool = False,
+    ) -> None:
+        """`count` is the number of messages that each receives; 0 if they only stay connected. `is_greeted` if a
+        WebSocket misses all messages before the first one that the server sends to it.
+        """
+        self._input = json.dumps(
+            {"urls": urls, "count": count, "headers": dict(headers), "is_greeted": is_greeted}
+        )
 
     async def __aenter__(self) -> "Watchers":
         self._process = await asyncio.create_subprocess_exec(
@@ -155,7 +166,9 @@ class Watchers:
 
     async def relayed(self) -> Relayed:
         """Waits until each watcher has received its last message."""
-        return Relayed(*json.loads(await self._line()))
+        if not (line := await self._line()):
+            raise RuntimeError("a watcher was disconnected")
+        return Relayed(*json.loads(line))
 
     async def _line(self) -> bytes:
         assert self._process.stdout
@@ -168,14 +181,16 @@ class Watchers:
         await self._process.communicate()
 
 
-async def _watch(urls: list[str], count: int, headers: dict[str, str]) -> None:
+async def _watch(urls: list[str], count: int, headers: dict[str, str], is_greeted: bool) -> None:
     async with contextlib.AsyncExitStack() as stack:
         sockets = []
         for url in urls:
             opening = connect(
                 url, additional_headers=headers, open_timeout=120, ping_interval=None, proxy=None
             )
-            sockets.append(await stack.enter_async_context(opening))
+            sockets.append(socket := await stack.enter_async_context(opening))
+            if is_greeted:
+                await socket.recv()
         print("ready", flush=True)
         received: list[tuple[float, str]] = []
 
