@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import httpx
 import uvloop
-from websockets.asyncio.client import connect
+from websockets.asyncio.client import ClientConnection, connect
 
 from benchmarks.measure import stopped
 from patchwright.bot.http_server import open_listener
@@ -32,6 +32,7 @@ KEY = "sk-benchmark"
 TEXT = (
     "The separator is looked for before the line is stripped, so the last field of the line is dropped. " * 4
 )
+OPENING_AT_ONCE = 16
 AUTHORIZED = {"authorization": f"Bearer {TOKEN}"}
 
 
@@ -182,28 +183,31 @@ class Watchers:
 
 
 async def _watch(urls: list[str], count: int, headers: dict[str, str], is_greeted: bool) -> None:
-    async with contextlib.AsyncExitStack() as stack:
-        sockets = []
-        for url in urls:
-            opening = connect(
+    gate = asyncio.Semaphore(OPENING_AT_ONCE)
+
+    async def open_socket(url: str) -> ClientConnection:
+        async with gate:
+            socket = await connect(
                 url, additional_headers=headers, open_timeout=120, ping_interval=None, proxy=None
             )
-            sockets.append(socket := await stack.enter_async_context(opening))
             if is_greeted:
                 await socket.recv()
-        print("ready", flush=True)
-        received: list[tuple[float, str]] = []
+            return socket
 
-        async def receive(socket: Any) -> None:
-            missing = count
-            async for text in socket:
-                if TEXT in text:
-                    received.append((time.time(), text))
-                    missing -= 1
-                    if not missing:
-                        return
+    sockets = await asyncio.gather(*map(open_socket, urls))
+    print("ready", flush=True)
+    received: list[tuple[float, str]] = []
 
-        await asyncio.gather(*map(receive, sockets))
+    async def receive(socket: Any) -> None:
+        missing = count
+        async for text in socket:
+            if TEXT in text:
+                received.append((time.time(), text))
+                missing -= 1
+                if not missing:
+                    return
+
+    await asyncio.gather(*map(receive, sockets))
     written = [datetime.fromisoformat(json.loads(text)["timestamp"]).timestamp() for _, text in received]
     waits = [1000 * (at - then) for (at, _), then in zip(received, written, strict=True)]
     print(json.dumps((waits, max(received)[0] - min(written))), flush=True)

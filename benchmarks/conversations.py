@@ -56,7 +56,7 @@ MANY_WATCHERS, BURST = 200, 200
 
 FLOOR = """
 import uvloop
-from fastapi import FastAPI, WebSocket
+from fastapi import FastAPI, WebSocket, WebSocketDisconnect
 from patchwright.bot.http_server import HttpServer, listener_url, open_listener
 app, watchers = FastAPI(), set()
 @app.websocket("/watch")
@@ -65,7 +65,7 @@ async def watch(socket: WebSocket) -> None:
     watchers.add(socket)
     try:
         await socket.receive_text()
-    finally:
+    except WebSocketDisconnect:
         watchers.remove(socket)
 @app.websocket("/write")
 async def write(socket: WebSocket) -> None:
