@@ -59,7 +59,8 @@ def command(step: int) -> str:
 
 def output(step: int) -> str:
     """Returns text that looks like code, the same each time."""
-    size, lines, length = SIZES[step % len(SIZES)], [], 0
+    size, length = SIZES[step % len(SIZES)], 0
+    lines: list[str] = []
     while length < size:
         n = len(lines)
         line = (

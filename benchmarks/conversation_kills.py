@@ -76,7 +76,7 @@ class Followed:
 
     @property
     def lost_entries(self) -> int:
-        seqs = {entry["seq"] for entry in self.entries}
+        seqs: set[int] = {entry["seq"] for entry in self.entries}
         return max(seqs) + 1 - len(seqs)
 
     @property

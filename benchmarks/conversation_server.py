@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import httpx
 import uvloop
-from websockets.asyncio.client import connect
+from websockets.asyncio.client import ClientConnection, connect
 
 from benchmarks.measure import stopped
 from patchwright.bot.http_server import open_listener
@@ -32,6 +32,7 @@ KEY = "sk-benchmark"
 TEXT = (
     "The separator is looked for before the line is stripped, so the last field of the line is dropped. " * 4
 )
+OPENING_AT_ONCE = 16
 AUTHORIZED = {"authorization": f"Bearer {TOKEN}"}
 
 
@@ -138,9 +139,20 @@ class Relayed(NamedTuple):
 class Watchers:
     """WebSockets in a process of their own, which receive messages with TEXT."""
 
-    def __init__(self, urls: Sequence[str], count: int = 0, headers: Mapping[str, str] = AUTHORIZED) -> None:
-        """`count` is the number of messages that each receives; 0 if they only stay connected."""
-        self._input = json.dumps({"urls": urls, "count": count, "headers": dict(headers)})
+    def __init__(
+        self,
+        urls: Sequence[str],
+        count: int = 0,
+        headers: Mapping[str, str] = AUTHORIZED,
+        *,
+        is_greeted: bool = False,
+    ) -> None:
+        """`count` is the number of messages that each receives; 0 if they only stay connected. `is_greeted` if a
+        WebSocket misses all messages before the first one that the server sends to it.
+        """
+        self._input = json.dumps(
+            {"urls": urls, "count": count, "headers": dict(headers), "is_greeted": is_greeted}
+        )
 
     async def __aenter__(self) -> "Watchers":
         self._process = await asyncio.create_subprocess_exec(
@@ -155,7 +167,9 @@ class Watchers:
 
     async def relayed(self) -> Relayed:
         """Waits until each watcher has received its last message."""
-        return Relayed(*json.loads(await self._line()))
+        if not (line := await self._line()):
+            raise RuntimeError("a watcher was disconnected")
+        return Relayed(*json.loads(line))
 
     async def _line(self) -> bytes:
         assert self._process.stdout
@@ -168,27 +182,32 @@ class Watchers:
         await self._process.communicate()
 
 
-async def _watch(urls: list[str], count: int, headers: dict[str, str]) -> None:
-    async with contextlib.AsyncExitStack() as stack:
-        sockets = []
-        for url in urls:
-            opening = connect(
+async def _watch(urls: list[str], count: int, headers: dict[str, str], is_greeted: bool) -> None:
+    gate = asyncio.Semaphore(OPENING_AT_ONCE)
+
+    async def open_socket(url: str) -> ClientConnection:
+        async with gate:
+            socket = await connect(
                 url, additional_headers=headers, open_timeout=120, ping_interval=None, proxy=None
             )
-            sockets.append(await stack.enter_async_context(opening))
-        print("ready", flush=True)
-        received: list[tuple[float, str]] = []
+            if is_greeted:
+                await socket.recv()
+            return socket
 
-        async def receive(socket: Any) -> None:
-            missing = count
-            async for text in socket:
-                if TEXT in text:
-                    received.append((time.time(), text))
-                    missing -= 1
-                    if not missing:
-                        return
+    sockets = await asyncio.gather(*map(open_socket, urls))
+    print("ready", flush=True)
+    received: list[tuple[float, str]] = []
 
-        await asyncio.gather(*map(receive, sockets))
+    async def receive(socket: Any) -> None:
+        missing = count
+        async for text in socket:
+            if TEXT in text:
+                received.append((time.time(), text))
+                missing -= 1
+                if not missing:
+                    return
+
+    await asyncio.gather(*map(receive, sockets))
     written = [datetime.fromisoformat(json.loads(text)["timestamp"]).timestamp() for _, text in received]
     waits = [1000 * (at - then) for (at, _), then in zip(received, written, strict=True)]
     print(json.dumps((waits, max(received)[0] - min(written))), flush=True)

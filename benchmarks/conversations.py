@@ -22,7 +22,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -31,7 +31,6 @@ import httpx
 from websockets.asyncio.client import connect
 
 from benchmarks.conversation_server import (
-    AUTHORIZED,
     KEY,
     TEXT,
     Server,
@@ -42,6 +41,7 @@ from benchmarks.conversation_server import (
     start,
 )
 from benchmarks.measure import Result, report
+from benchmarks.openhands import WATCHERS as PEER_WATCHERS
 from benchmarks.openhands import find_openhands_python, serve_openhands
 from patchwright.bot.redis.conversation_records import ConversationRecords
 from patchwright.bot.redis.embedded_redis import run_embedded_redis
@@ -56,7 +56,7 @@ MANY_WATCHERS, BURST = 200, 200
 
 FLOOR = """
 import uvloop
-from fastapi import FastAPI, WebSocket
+from fastapi import FastAPI, WebSocket, WebSocketDisconnect
 from patchwright.bot.http_server import HttpServer, listener_url, open_listener
 app, watchers = FastAPI(), set()
 @app.websocket("/watch")
@@ -65,7 +65,7 @@ async def watch(socket: WebSocket) -> None:
     watchers.add(socket)
     try:
         await socket.receive_text()
-    finally:
+    except WebSocketDisconnect:
         watchers.remove(socket)
 @app.websocket("/write")
 async def write(socket: WebSocket) -> None:
@@ -211,9 +211,13 @@ async def _relay_bare(server: Server) -> Figures:
         return Figures(await even(url, write), *await burst(server, url, write))
 
 
-async def even(url: str, write: Write, headers: Mapping[str, str] = AUTHORIZED) -> list[float]:
+async def even(url: str, write: Write) -> list[float]:
     """Returns the milliseconds from each of 250 events to each of 50 watchers."""
-    async with Watchers([url] * WATCHERS, EVENTS, headers) as watchers:
+    return await _write_evenly(Watchers([url] * WATCHERS, EVENTS), write)
+
+
+async def _write_evenly(opening: Watchers, write: Write) -> list[float]:
+    async with opening as watchers:
         for _ in range(EVENTS):
             started_at = time.perf_counter()
             await write()
@@ -234,7 +238,8 @@ async def burst(server: Server, url: str, write: Write) -> tuple[float, float]:
 async def _measure_openhands() -> dict[str, float]:
     """Returns the figures of the server of OpenHands that ours are compared with."""
     async with serve_openhands(find_openhands_python() or "") as peer:
-        waits = await even(peer.events, lambda: peer.write(TEXT), {})
+        watchers = Watchers([peer.events] * PEER_WATCHERS, EVENTS, {}, is_greeted=True)
+        waits = await _write_evenly(watchers, lambda: peer.write(TEXT))
         return {
             "server_memory": round(peer.megabytes, 1),
             "event_p50": round(statistics.median(waits), 1),

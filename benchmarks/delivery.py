@@ -8,7 +8,6 @@ run: the writes of publishing (a branch, a commit, a pull request, a comment) as
 import statistics
 import time
 from base64 import b64encode
-from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
@@ -24,7 +23,6 @@ from patchwright.demo.github import FakeGitHub, Repository
 from patchwright.resolver.domain import Job, JobId, Patch, Repo, User, Verdict
 from patchwright.resolver.events import (
     AgentStopped,
-    Entry,
     ModelReply,
     ReplyUsage,
     RunStarted,
@@ -79,15 +77,12 @@ async def once(
             sandbox="docker",
         )  # fmt: skip
         done = ModelReply(thought="", calls=(ToolCall(id="1", action=DONE),), usage=ReplyUsage(model="m"))
-        at = datetime.now(UTC)
-        entries = tuple(
-            Entry(seq=n, timestamp=at, event=event) for n, event in enumerate((started, done, ended))
-        )
         settings = Settings(data=data, model="m", github_server_url=fake_github.server_url)
         attempt = Attempt(ended, patch, proven())
         deps = build_publish_deps(settings, Secrets(), FileLogStore(data / "runs"))
         async with deps.logs.open(job.id) as log:
-            log.replace_entries(list(entries))
+            for event in (started, done, ended):
+                await log.append(event)
             run = Run(job, thread, facts, log, deps, forge, null_reporter)
             started_at = time.perf_counter()
             outcome = await publish_attempt(run, workspace, attempt)

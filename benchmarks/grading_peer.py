@@ -3,13 +3,14 @@
 import json
 import sys
 import tempfile
+from typing import Any
 
 from swebench.harness.constants import END_TEST_OUTPUT, FAIL_TO_PASS, PASS_TO_PASS, START_TEST_OUTPUT
 from swebench.harness.grading import get_eval_report, get_eval_tests_report, get_resolution_status
 from swebench.types import TestSpec
 
 
-def judge(case):
+def judge(case: dict[str, Any]) -> dict[str, Any]:
     lists = {FAIL_TO_PASS: case["fail_to_pass"], PASS_TO_PASS: case["pass_to_pass"]}
     if case["statuses"] is not None:
         tests = get_eval_tests_report(case["statuses"], lists)
@@ -25,7 +26,7 @@ def judge(case):
     return describe(found["resolved"], found["tests_status"]) if "tests_status" in found else found
 
 
-def describe(is_resolved, tests):
+def describe(is_resolved: bool, tests: dict[str, Any]) -> dict[str, Any]:
     fixed, kept = tests[FAIL_TO_PASS], tests[PASS_TO_PASS]
     return {
         "resolved": is_resolved,

@@ -17,6 +17,8 @@ import httpx
 from benchmarks.conversation_server import Server, free_port, post
 from benchmarks.measure import stopped
 
+WATCHERS = 49
+"""The most that may watch one conversation: it has 50 subscribers, and one of them is the server itself."""
 LIMIT = 1200.0  # seconds until the server answers; on a busy machine its imports take minutes
 
 
@@ -68,7 +70,12 @@ async def serve_openhands(python: str) -> AsyncIterator[Peer]:
                 idle = server.kilobytes / 1000
                 llm = {"model": "openai/recorded", "api_key": "sk-benchmark", "usage_id": "agent"}
                 workspace = {"kind": "LocalWorkspace", "working_dir": directory}
-                body = {"agent": {"kind": "Agent", "llm": llm, "tools": []}, "workspace": workspace}
+                # Otherwise, the first messages wait for minutes, because the server asks the model for a title.
+                body = {
+                    "agent": {"kind": "Agent", "llm": llm, "tools": []},
+                    "workspace": workspace,
+                    "autotitle": False,
+                }
                 created = await post(client, "/api/conversations", body)
                 yield Peer(server, idle, client, created["id"])
 

@@ -151,7 +151,7 @@ def _resident(pid: int) -> float:
 
 async def _load(port: int, seconds: float | None, times: int | None = None) -> tuple[float, float]:
     """Returns deliveries per second, and the 99th percentile of their waits in milliseconds."""
-    os.sched_setaffinity(0, {os.cpu_count() - 1 if os.cpu_count() else 0})
+    os.sched_setaffinity(0, {(os.cpu_count() or 1) - 1})
     signature = hmac.new(SECRET.encode(), BODY, hashlib.sha256).hexdigest()
     head = (
         "POST /webhook HTTP/1.1\r\nhost: receiver\r\nuser-agent: GitHub-Hookshot/1\r\naccept: */*\r\n"

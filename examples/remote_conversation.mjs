@@ -22,6 +22,7 @@ await request("POST", `${conversation}/run`);
 
 let count = 0;
 let wasPaused = false;
+let timer;
 
 function follow() {
   const address = `${server.replace("http", "ws")}${conversation}/events?after=${count}`;
@@ -30,7 +31,11 @@ function follow() {
     count += 1;
     show(JSON.parse(data).event);
   };
-  socket.onclose = () => setTimeout(follow, 1000);
+  // Node.js 20 reports an attempt to connect that fails only as an error.
+  socket.onclose = socket.onerror = () => {
+    clearTimeout(timer);
+    timer = setTimeout(follow, 1000);
+  };
 }
 
 async function show(event) {

@@ -150,7 +150,7 @@ class Checkpoint(FrozenModel):
 
 
 class AgentStopped(FrozenModel):
-    """The agent stopped working; verification and publishing follow."""
+    """The agent stopped working. If it worked on an issue or a pull request, verification and publishing follow."""
 
     kind: Literal["agent_stopped"] = "agent_stopped"
     reason: StopReason

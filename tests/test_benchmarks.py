@@ -1,12 +1,17 @@
 """Checks that every benchmark runs. People judge the figures."""
 
+import asyncio
 import importlib
+import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from websockets.asyncio.server import ServerConnection, serve
 
 from benchmarks import log, server_section
 from benchmarks.__main__ import NOT_MEASURES
+from benchmarks.conversation_server import TEXT, Watchers
 from benchmarks.measure import table
 from benchmarks.real_fixes.patches import make_patches
 
@@ -51,3 +56,28 @@ def test_a_real_fix_that_breaks_other_functions_is_still_valid_code() -> None:
     ]
     assert compile(broken["calc.py"], "calc.py", "exec")
     assert b'def one():\n    raise RuntimeError("broken")\n' in broken["calc.py"]
+
+
+@pytest.mark.slow
+async def test_watchers_who_are_greeted_miss_no_event_after_they_are_ready() -> None:
+    registered: list[ServerConnection] = []
+
+    async def greet(socket: ServerConnection) -> None:
+        await asyncio.sleep(0.5)  # It is open, but not registered yet.
+        registered.append(socket)
+        await socket.send("welcome")
+        await socket.wait_closed()
+
+    async with serve(greet, "127.0.0.1", 0) as server:
+        (address,) = (one.getsockname() for one in server.sockets)
+        urls = [f"ws://127.0.0.1:{address[1]}"] * 2
+        async with Watchers(urls, 1, {}, is_greeted=True) as watchers:
+            event = json.dumps({"timestamp": datetime.now(UTC).isoformat(), "text": TEXT})
+            for socket in registered:
+                await socket.send(event)
+            assert len((await watchers.relayed()).waits) == 2
+        async with Watchers(urls, 1, {}, is_greeted=True) as watchers:
+            for socket in registered[2:]:
+                await socket.close()
+            with pytest.raises(RuntimeError, match="disconnected"):
+                await watchers.relayed()

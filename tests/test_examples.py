@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -158,6 +159,7 @@ def test_a_client_in_another_language_goes_on_after_the_server_was_killed(tmp_pa
         before = [client.stdout.readline() for _ in range(2)]
         server.kill()
         server.wait()
+        time.sleep(3)  # The client tries to connect, and fails.
         server, _ = start_server(tmp_path / "server", host.rpartition(":")[2], REDIS_URL=redis_url)
         wait_until_ready(host)
         after, _ = client.communicate("\n", timeout=90)

@@ -61,7 +61,7 @@ class ApiMiddleware:
         if scope["path"] != DESCRIPTION_PATH:
             connection = HTTPConnection(scope)
             try:
-                key = await authenticate(connection, get_api_deps(connection))
+                key = await authenticate(connection, await get_api_deps(connection))
             except QueueDown as exc:
                 return await problem_response(503, str(exc))(scope, receive, send)
             if key is None:

@@ -3,9 +3,9 @@
 import hmac
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Annotated, Protocol
 
-from fastapi import HTTPException
+from fastapi import Depends, HTTPException
 from fastapi.openapi.models import HTTPBearer as BearerDescription
 from fastapi.requests import HTTPConnection
 from fastapi.security import SecurityScopes
@@ -48,10 +48,13 @@ class ApiDependencies:
     """The conversations of this server; None if it runs no agents."""
 
 
-def get_api_deps(connection: HTTPConnection) -> ApiDependencies:
+async def get_api_deps(connection: HTTPConnection) -> ApiDependencies:
     """Returns the dependencies of the application."""
     deps: ApiDependencies = connection.app.state.api_deps
     return deps
+
+
+Deps = Annotated[ApiDependencies, Depends(get_api_deps)]
 
 
 async def authenticate(connection: HTTPConnection, deps: ApiDependencies) -> ApiKey | None:

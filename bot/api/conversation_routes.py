@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, HTTPException, Path, Query, Response, Se
 from fastapi.websockets import WebSocketDisconnect, WebSocketState
 from pydantic import ConfigDict, Field, ValidationError
 
-from patchwright.bot.api.authentication import ApiDependencies, get_api_deps, require_scopes
+from patchwright.bot.api.authentication import Deps, require_scopes
 from patchwright.bot.api.openapi import problems
 from patchwright.bot.api.problem_details import invalid_field
 from patchwright.bot.conversation_models import ID_PATTERN, ConversationRecord
@@ -27,7 +27,7 @@ PAGE_SIZE = 1000
 CONVERSATIONS_PAGE_SIZE = 100
 
 
-def get_service(deps: Annotated[ApiDependencies, Depends(get_api_deps)]) -> ConversationService:
+async def get_service(deps: Deps) -> ConversationService:
     """Returns the conversations of this server."""
     if deps.conversations is None:
         raise HTTPException(404, "This server runs no conversations.")
@@ -144,12 +144,12 @@ async def read_conversation(_: Reader, record: Found, service: Service) -> Conve
     return await service.get_state(record)
 
 
-@router.post("/{id}/messages", status_code=202, responses=problems(400, 404, 408, 413, 415, 422, 503))
+@router.post("/{id}/messages", status_code=202, responses=problems(400, 404, 408, 409, 413, 415, 422, 503))
 async def send_message(_: Writer, record: Found, body: NewMessage, service: Service) -> ConversationState:
     """Sends a message. A working agent reads it before its next step."""
     if not body.text.strip():
         raise invalid_field("text", "The message is empty")
-    await service.send(record.id, body.text)
+    await service.send(record, body.text)
     return await service.get_state(record)
 
 
@@ -160,10 +160,10 @@ async def run_conversation(_: Writer, record: Found, service: Service) -> Conver
     return await service.get_state(record)
 
 
-@router.post("/{id}/pause", status_code=202, responses=problems(404))
+@router.post("/{id}/pause", status_code=202, responses=problems(404, 409))
 async def pause_conversation(_: Writer, record: Found, service: Service) -> ConversationState:
     """Lets the agent stop before its next step. `run` continues the work."""
-    await service.pause(record.id)
+    await service.pause(record)
     return await service.get_state(record)
 
 
@@ -194,9 +194,8 @@ async def list_events(
     """Returns the log without its first `after` entries, at most 1000 entries. A WebSocket on the same path with the
     same header sends all of them, and then each new one, in order and once.
     """
-    entries = (await service.list_entries(record.log, query.after))[:PAGE_SIZE]
-    values = tuple(_parse(entry) for entry in entries)
-    return EventPage(entries=values, next=query.after + len(values))
+    entries = await service.list_entries(record.log, query.after, PAGE_SIZE)
+    return EventPage(entries=entries, next=query.after + len(entries))
 
 
 @router.websocket("/{id}/events")
@@ -228,13 +227,6 @@ async def _wait_for_disconnect(websocket: WebSocket) -> None:
     with contextlib.suppress(WebSocketDisconnect):
         while True:
             await websocket.receive_text()
-
-
-def _parse(entry: str) -> dict[str, Any]:
-    from pydantic_core import from_json
-
-    value: dict[str, Any] = from_json(entry)
-    return value
 
 
 def _describe(error: ValidationError) -> str:

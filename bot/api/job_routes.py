@@ -5,7 +5,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, HTTPException, Path, Response, Security
 
-from patchwright.bot.api.authentication import ApiDependencies, get_api_deps, require_scopes
+from patchwright.bot.api.authentication import Deps, require_scopes
 from patchwright.bot.api.job_models import JobBody, JobCreated, JobRequest, JobStopped, build_job_body
 from patchwright.bot.api.openapi import problems
 from patchwright.bot.api.problem_details import invalid_field
@@ -20,7 +20,6 @@ log = logging.getLogger(__name__)
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 
-Deps = Annotated[ApiDependencies, Depends(get_api_deps)]
 Reader = Annotated[ApiKey, Security(require_scopes, scopes=["jobs:read"])]
 Writer = Annotated[ApiKey, Security(require_scopes, scopes=["jobs:write"])]
 

@@ -13,7 +13,7 @@ from patchwright.sdk.agents import Agent
 API_VERSION = "1.0.0"
 """The version of the description. It changes with the routes, and not with each release of Patchwright."""
 DESCRIPTION = """\
-Start, inspect and stop jobs of a Patchwright server. Each request needs an API key, except the one for this
+Start jobs on a Patchwright server, and talk to agents. Each request needs an API key, except the one for this
 description. Each response has the header `X-Request-ID`. Each error is a problem as in RFC 9457.
 """
 _EVERYWHERE = (401, 403, 500, 503)

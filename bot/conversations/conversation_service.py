@@ -10,7 +10,7 @@ import logging
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import Any, Protocol
 
 from pydantic import ValidationError
 
@@ -25,7 +25,7 @@ from patchwright.bot.conversations.event_feed import EventFeeds
 from patchwright.bot.conversations.server_runner import ServerRunner
 from patchwright.bot.conversations.workspace_pool import WorkspacePool
 from patchwright.bot.errors import Conflict, QueueDown, Unavailable
-from patchwright.bot.redis.conversation_records import ConversationRecords
+from patchwright.bot.redis.conversation_records import CHANGED_MEANWHILE, ConversationRecords
 from patchwright.resolver.domain import JobId, RunId
 from patchwright.resolver.errors import LogError, LogLocked, ResolverError, UsageError
 from patchwright.resolver.events import AgentStopped, Message, ModelReply, ToolResult, Trajectory
@@ -46,7 +46,6 @@ CONTINUE_SECONDS = 2.0
 """Time between two checks for conversations whose process was killed."""
 MAX_TRIES = 5
 """How often the work of a killed process is continued. The work itself may be what kills the processes."""
-CHANGED_MEANWHILE = "The conversation was started, changed or deleted at the same time. Try again."
 
 
 class ConversationLogs(LogStore, Protocol):
@@ -143,22 +142,19 @@ class ConversationService:
             changes |= {"status": "idle", "detail": "Call run."}
         return stored.state.model_copy(update=changes)
 
-    async def list_entries(self, log: RunId, after: int) -> list[str]:
-        """Returns the entries of the log as JSON, without the first `after` ones."""
-        return [entry.model_dump_json() for entry in (await self._read_log(log)).entries[after:]]
+    async def list_entries(self, log: RunId, after: int, limit: int) -> tuple[dict[str, Any], ...]:
+        """Returns entries of the log as JSON values, without the first `after` ones."""
+        entries = (await self._read_log(log)).entries[after : after + limit]
+        return tuple(entry.model_dump(mode="json") for entry in entries)
 
     def follow(self, log: RunId, after: int) -> AbstractAsyncContextManager[AsyncIterator[str]]:
         """Yields the entries of the log as JSON, past and future ones."""
         return self._feeds.follow(log, after)
 
-    async def send(self, id: str, text: str) -> None:
+    async def send(self, record: ConversationRecord, text: str) -> None:
         """Stores a message. A working agent reads it before its next step; otherwise, `run` starts the work."""
         message = Message(text=text, source="comment", trigger_id=JobId(f"message-{secrets.token_hex(8)}"))
-        await self._add_message(id, message)
-
-    async def _add_message(self, id: str, message: Message) -> None:
-        if not await self.records.add_message(id, message):
-            raise Unavailable("Too many messages wait for the agent. Start it, or wait.")
+        await self.records.add_message(record, message)
 
     async def decide(
         self,
@@ -172,17 +168,14 @@ class ConversationService:
         """Stores a decision about the call with this code, which waits for approval; `run` continues the work. Raises
         Conflict if this call does not wait.
         """
+        log = await self._read_log(record.log)
         try:
             message = build_decision(
-                await self._read_log(record.log),
-                approved=approved,
-                all_like_this=all_like_this,
-                reason=reason,
-                code=code,
+                log, approved=approved, all_like_this=all_like_this, reason=reason, code=code
             )
         except UsageError as exc:
             raise Conflict(str(exc)) from exc
-        await self._add_message(record.id, message)
+        await self.records.add_message(record, message)
 
     async def run(self, record: ConversationRecord) -> None:
         """Starts the agent. If it works already, it continues, and reads all messages before it ends. If its process
@@ -190,19 +183,18 @@ class ConversationService:
         Conflict if there is no message, and Unavailable if too many agents work.
         """
         count = len(await self._read_log(record.log))
-        if not count and not await self.records.list_messages(record.id):
+        if not count and not await self.records.list_messages(record.log):
             raise Conflict("There is no message yet. Send one first.")
         starts_here = not await self._is_worked_on(record)
         if starts_here and len(self._tasks) >= MAX_RUNNING:
             raise Unavailable(f"{MAX_RUNNING} agents are working on this server. Try again later.")
-        await self.records.remove_pause_request(record.id)
-        await self.records.request_run(record.id, RunRequest(after=count))
+        await self.records.request_run(record, RunRequest(after=count))
         if starts_here:
             self._start(record)
 
-    async def pause(self, id: str) -> None:
+    async def pause(self, record: ConversationRecord) -> None:
         """Lets the agent stop before its next step, on whichever server it works."""
-        await self.records.request_pause(id)
+        await self.records.request_pause(record)
 
     async def delete(self, record: ConversationRecord) -> None:
         """Deletes the conversation with its log. Raises Conflict while the agent works."""
@@ -265,7 +257,7 @@ class ConversationService:
             await self.records.replace_run_request(id, request, None)
         elif request.tries >= MAX_TRIES:
             problem = f"The agent was started {MAX_TRIES} more times, and its process died each time."
-            await self.records.fail_run(id, f"{problem} Call run to try again.")
+            await self.records.fail_run(record, f"{problem} Call run to try again.")
         elif (
             len(self._tasks) < MAX_RUNNING
             and self._can_read_agent(record)
@@ -288,7 +280,7 @@ class ConversationService:
             async with self._logs.open(record.log) as log:
                 while work := await self._find_work(record):
                     current, request = work
-                    if not await self._has_ended(record.id, log.trajectory, request):
+                    if not await self._has_ended(record.log, log.trajectory, request):
                         await self._run_agent(current, log, request)
                     await self.records.replace_run_request(record.id, request, None)
         except LogLocked:
@@ -297,9 +289,9 @@ class ConversationService:
             logger.warning("conversation suspended", extra={"conversation": record.id, "error": str(exc)})
         except (ResolverError, SandboxError) as exc:
             logger.warning("conversation failed", extra={"conversation": record.id, "error": str(exc)})
-            await self._fail(record.id, str(exc))
+            await self._fail(record, str(exc))
         except Exception as exc:  # An agent in Python may raise anything.
-            await self._fail(record.id, f"The agent failed: {type(exc).__name__}.")
+            await self._fail(record, f"The agent failed: {type(exc).__name__}.")
             raise
         finally:
             self._tasks.pop(record.id, None)
@@ -325,18 +317,18 @@ class ConversationService:
             runner.log, runner.limits_after = log, request.after
             await runner.run()
 
-    async def _has_ended(self, id: str, trajectory: Trajectory, request: RunRequest) -> bool:
+    async def _has_ended(self, log: RunId, trajectory: Trajectory, request: RunRequest) -> bool:
         """Returns True if the work was done or paused after the request, and the process died before it removed it."""
         events = [entry.event for entry in trajectory.entries[request.after :]]
         kinds = AgentStopped | Paused | Message | ModelReply | ToolResult
         last = next((event for event in reversed(events) if isinstance(event, kinds)), None)
         if isinstance(last, AgentStopped):
-            return not await self.records.list_messages(id)  # A message that came too late is read now.
+            return not await self.records.list_messages(log)  # A message that came too late is read now.
         return isinstance(last, Paused)
 
-    async def _fail(self, id: str, problem: str) -> None:
+    async def _fail(self, record: ConversationRecord, problem: str) -> None:
         with contextlib.suppress(QueueDown):
-            await self.records.fail_run(id, problem)
+            await self.records.fail_run(record, problem)
 
     def _can_read_agent(self, record: ConversationRecord) -> bool:
         try:

@@ -4,24 +4,16 @@ one, in order and once.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
-from typing import Protocol
+from collections.abc import AsyncIterator
 
+from patchwright.bot.redis.conversation_records import ConversationRecords
 from patchwright.resolver.domain import RunId
-
-
-class EntryReader(Protocol):
-    """Reads the entries of logs that all servers share."""
-
-    async def wait_for_entries(
-        self, positions: Mapping[RunId, str]
-    ) -> Mapping[RunId, list[tuple[str, str]]]: ...
 
 
 class EventFeeds:
     """The feeds of one server. A single reader, with one connection to Redis, waits for the entries of all of them."""
 
-    def __init__(self, reader: EntryReader) -> None:
+    def __init__(self, reader: ConversationRecords) -> None:
         self._reader = reader
         self._feeds: dict[RunId, _Feed] = {}
         self._task: asyncio.Task[None] | None = None

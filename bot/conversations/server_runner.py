@@ -35,19 +35,18 @@ class ServerRunner(ConversationRunner):
         state = await super().run()
         # The request is removed last: after a kill, another process has to see it.
         if state.status == "paused":
-            await self._records.remove_pause_request(self.id)
+            await self._records.remove_pause_request(self.run_id)
         return state
 
     async def get_new_messages(self) -> tuple[Message, ...]:
-        if await self._records.has_pause_request(self.id):
+        if await self._records.has_pause_request(self.run_id):
             raise PauseRequested
         return await self._list_undelivered()
 
     async def _list_undelivered(self) -> tuple[Message, ...]:
         """Returns the messages that are not in the log yet, and removes the others from Redis."""
-        waiting = await self._records.list_messages(self.id)
+        waiting = await self._records.list_messages(self.run_id)
         delivered = {event.trigger_id for event in self.log.trajectory if isinstance(event, Message)}
-        await self._records.remove_messages(
-            self.id, [message for message in waiting if message.trigger_id in delivered]
-        )
+        in_log = [message for message in waiting if message.trigger_id in delivered]
+        await self._records.remove_messages(self.run_id, in_log)
         return tuple(self.mask(message) for message in waiting if message.trigger_id not in delivered)

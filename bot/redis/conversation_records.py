@@ -1,5 +1,7 @@
 """Stores conversations and workspaces, the messages that wait for an agent, and requests to run and to pause."""
 
+import contextlib
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
@@ -12,6 +14,7 @@ from patchwright.bot.conversation_models import (
     StoredState,
     WorkspaceRecord,
 )
+from patchwright.bot.errors import Conflict, Unavailable
 from patchwright.bot.redis.connection import RedisStore, redis_errors
 from patchwright.bot.redis.shared_run_log import stream_key, writer_key
 from patchwright.resolver.domain import RunId
@@ -53,6 +56,15 @@ redis.call('hdel', KEYS[3], ARGV[1])
 redis.call('del', unpack(KEYS, 5))
 return 1
 """
+# Executes commands, unless the conversation was deleted, even if another one has its id now. KEYS: conversations, keys
+# of the commands. ARGV: id, log, commands as JSON.
+_STORE_SCRIPT = """
+local record = redis.call('hget', KEYS[1], ARGV[1])
+if not record or cjson.decode(record).log ~= ARGV[2] then return 0 end
+for _, command in ipairs(cjson.decode(ARGV[3])) do redis.call(unpack(command)) end
+return 1
+"""
+CHANGED_MEANWHILE = "The conversation was started, changed or deleted at the same time. Try again."
 
 
 class ConversationRecords(RedisStore):
@@ -92,12 +104,11 @@ class ConversationRecords(RedisStore):
         """Deletes the conversation with these logs and its waiting messages. Returns False if another process has
         changed or deleted it, or works on it.
         """
-        id = record.id
         keys = [CONVERSATIONS_KEY, ORDER_KEY, RUN_REQUESTS_KEY, writer_key(record.log)]
-        keys += [_messages_key(id), _pause_key(id), _problem_key(id)]
+        keys += [name(record.log) for name in (_messages_key, _pause_key, _problem_key)]
         keys += [name(log) for log in logs for name in (stream_key, _state_key)]
         with redis_errors():
-            arguments = (*keys, id, record.model_dump_json())
+            arguments = (*keys, record.id, record.model_dump_json())
             return bool(await cast("Any", self._redis.eval(_DELETE_SCRIPT, len(keys), *arguments)))
 
     async def save_workspace(self, record: WorkspaceRecord) -> None:
@@ -120,31 +131,41 @@ class ConversationRecords(RedisStore):
                 return True
             return bool(await self._redis.get(_claim_key(id)) == server.encode())
 
-    async def add_message(self, id: str, message: Message) -> bool:
-        """Adds a message for the agent. Returns False if MAX_MESSAGES are waiting."""
+    async def _store(self, record: ConversationRecord, *commands: tuple[str, ...]) -> None:
+        """Executes the commands, whose second part is a key. Raises Conflict if the conversation was deleted."""
+        keys = (CONVERSATIONS_KEY, *(command[1] for command in commands))
         with redis_errors():
-            if await cast("Any", self._redis.llen(_messages_key(id))) >= MAX_MESSAGES:
-                return False
-            await cast("Any", self._redis.rpush(_messages_key(id), message.model_dump_json()))
-        return True
+            arguments = (*keys, record.id, record.log, json.dumps(commands))
+            if not await cast("Any", self._redis.eval(_STORE_SCRIPT, len(keys), *arguments)):
+                raise Conflict(CHANGED_MEANWHILE)
 
-    async def list_messages(self, id: str) -> tuple[Message, ...]:
+    async def add_message(self, record: ConversationRecord, message: Message) -> None:
+        """Adds a message. Raises Unavailable if MAX_MESSAGES wait, and Conflict if the conversation was deleted."""
+        key = _messages_key(record.log)
+        with redis_errors():
+            if await cast("Any", self._redis.llen(key)) >= MAX_MESSAGES:
+                raise Unavailable("Too many messages wait for the agent. Start it, or wait.")
+        await self._store(record, ("rpush", key, message.model_dump_json()))
+
+    async def list_messages(self, log: RunId) -> tuple[Message, ...]:
         """Returns the messages that wait, oldest first."""
         with redis_errors():
-            texts = await cast("Any", self._redis.lrange(_messages_key(id), 0, -1))
+            texts = await cast("Any", self._redis.lrange(_messages_key(log), 0, -1))
         return tuple(Message.model_validate_json(text) for text in texts)
 
-    async def remove_messages(self, id: str, messages: Iterable[Message]) -> None:
+    async def remove_messages(self, log: RunId, messages: Iterable[Message]) -> None:
         """Removes messages that are in the log now."""
         with redis_errors():
             for message in messages:
-                await cast("Any", self._redis.lrem(_messages_key(id), 1, message.model_dump_json()))
+                await cast("Any", self._redis.lrem(_messages_key(log), 1, message.model_dump_json()))
 
-    async def request_run(self, id: str, request: RunRequest) -> None:
-        """Stores the request in place of an earlier one, and removes the problem of an earlier run."""
-        with redis_errors():
-            await self._redis.delete(_problem_key(id))
-            await cast("Any", self._redis.hset(RUN_REQUESTS_KEY, id, request.model_dump_json()))
+    async def request_run(self, record: ConversationRecord, request: RunRequest) -> None:
+        """Stores the request in place of an earlier one, and removes a request to pause and the problem of an earlier
+        run. Raises Conflict if the conversation was deleted.
+        """
+        removed = [("del", name(record.log)) for name in (_problem_key, _pause_key)]
+        stored = ("hset", RUN_REQUESTS_KEY, record.id, request.model_dump_json())
+        await self._store(record, *removed, stored)
 
     async def get_run_request(self, id: str) -> RunRequest | None:
         with redis_errors():
@@ -166,11 +187,11 @@ class ConversationRecords(RedisStore):
         with redis_errors():
             return bool(await cast("Any", self._redis.eval(_REPLACE_SCRIPT, 1, key, *arguments)))
 
-    async def fail_run(self, id: str, problem: str) -> None:
+    async def fail_run(self, record: ConversationRecord, problem: str) -> None:
         """Removes the request, and stores why its work ended without an event in the log."""
-        with redis_errors():
-            await self._redis.set(_problem_key(id), problem)
-            await cast("Any", self._redis.hdel(RUN_REQUESTS_KEY, id))
+        stored = ("set", _problem_key(record.log), problem)
+        with contextlib.suppress(Conflict):
+            await self._store(record, stored, ("hdel", RUN_REQUESTS_KEY, record.id))
 
     async def list_activities(self, records: Iterable[ConversationRecord]) -> list[ConversationActivity]:
         """Returns what Redis knows of each conversation besides its log, with one request for all."""
@@ -179,8 +200,8 @@ class ConversationRecords(RedisStore):
                 for record in records:
                     pipeline.exists(writer_key(record.log))
                     pipeline.hexists(RUN_REQUESTS_KEY, record.id)
-                    pipeline.llen(_messages_key(record.id))
-                    pipeline.get(_problem_key(record.id))
+                    pipeline.llen(_messages_key(record.log))
+                    pipeline.get(_problem_key(record.log))
                     pipeline.xlen(stream_key(record.log))
                     pipeline.get(_state_key(record.log))
                 found = iter(await pipeline.execute())
@@ -199,17 +220,17 @@ class ConversationRecords(RedisStore):
         with redis_errors():
             await self._redis.set(_state_key(log), state.model_dump_json(), ex=STATE_SECONDS)
 
-    async def request_pause(self, id: str) -> None:
-        with redis_errors():
-            await self._redis.set(_pause_key(id), "1", ex=24 * 3600)
+    async def request_pause(self, record: ConversationRecord) -> None:
+        """Raises Conflict if the conversation was deleted."""
+        await self._store(record, ("set", _pause_key(record.log), "1", "ex", str(24 * 3600)))
 
-    async def has_pause_request(self, id: str) -> bool:
+    async def has_pause_request(self, log: RunId) -> bool:
         with redis_errors():
-            return bool(await self._redis.exists(_pause_key(id)))
+            return bool(await self._redis.exists(_pause_key(log)))
 
-    async def remove_pause_request(self, id: str) -> None:
+    async def remove_pause_request(self, log: RunId) -> None:
         with redis_errors():
-            await self._redis.delete(_pause_key(id))
+            await self._redis.delete(_pause_key(log))
 
     async def has_writer(self, log: RunId) -> bool:
         """Returns True if an agent works on the conversation with this log on any server."""
@@ -238,20 +259,20 @@ def _parse_state(text: bytes | None) -> StoredState | None:
         return None
 
 
-def _messages_key(id: str) -> str:
-    return f"patchwright:conversation:{id}:messages"
+def _messages_key(log: RunId) -> str:
+    return f"patchwright:conversation:{log}:messages"
 
 
 def _claim_key(workspace: str) -> str:
     return f"patchwright:workspace:{workspace}:claim"
 
 
-def _pause_key(id: str) -> str:
-    return f"patchwright:conversation:{id}:pause"
+def _pause_key(log: RunId) -> str:
+    return f"patchwright:conversation:{log}:pause"
 
 
-def _problem_key(id: str) -> str:
-    return f"patchwright:conversation:{id}:problem"
+def _problem_key(log: RunId) -> str:
+    return f"patchwright:conversation:{log}:problem"
 
 
 def _state_key(log: RunId) -> str:

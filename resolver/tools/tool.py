@@ -1,6 +1,7 @@
 """The tool interface, and the registry that parses a model's calls into actions and executes them."""
 
 import difflib
+import functools
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, Generic, Protocol, TypeVar
@@ -101,6 +102,7 @@ class ActionTool(Generic[ActionClass]):
         return await self._handler(action)
 
 
+@functools.lru_cache(maxsize=256)  # Each run needs the same ones, and building one takes a millisecond.
 def build_parameters_schema(action: type[FrozenModel]) -> dict[str, Any]:
     """Returns the JSON schema of an action's arguments. The schema is simple, because each provider supports
     only some features of JSON Schema.

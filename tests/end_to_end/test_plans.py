@@ -92,7 +92,7 @@ async def test_a_plan_waits_for_go_and_continues_in_the_same_log(scenario: Scena
     assert "# The task: a plan first" in brief and "> how to fix this" in brief
 
     refused = await rejection_text(scenario, "@agent go", by="stranger")
-    assert refused.startswith("@stranger needs write access to start a run")
+    assert refused.startswith("@stranger needs write access to approve a plan")
     corrected = await scenario.resolve(await comment_job(scenario, "@agent say in the code what it does"))
     assert (
         isinstance(corrected, InputRequired)

@@ -78,7 +78,10 @@ async def an_outsiders_comment(server: ServerScenario, name: str) -> Issue:
     return await add_comment(server, server.issue(name), "@agent fix it", by="outsider")
 
 
-@scenario("outsider: @agent stop", "patchwright[bot]: @outsider needs write access to stop a run.")
+@scenario(
+    "outsider: @agent stop",
+    "patchwright[bot]: @outsider needs write access to stop a run. A maintainer can repeat the command.",
+)
 async def an_outsiders_stop(server: ServerScenario, name: str) -> Issue:
     return await add_comment(server, server.issue(name), "@agent stop", by="outsider")
 

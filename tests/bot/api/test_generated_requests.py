@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +23,8 @@ from patchwright.bot.redis.embedded_redis import running_redis_url
 ROOT = Path(__file__).parents[3]
 TOKEN = "operator-token-of-a-test"
 AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
-CASES = int(os.environ.get("API_TEST_CASES", "300"))  # requests for each operation
+CASES = int(os.environ.get("API_TEST_CASES", "300"))
+"""Most cases that are generated for each operation. With `-s`, pytest prints how many requests were sent for all."""
 
 # A request can be invalid although its form is described: a command is any text, but `stop` is not a request for a run.
 EXCLUDED = [positive_data_acceptance]
@@ -67,6 +69,14 @@ async def save_workspace(redis_url: str, workspace: WorkspaceRecord) -> None:
 
 
 @pytest.fixture(scope="module")
+def statuses() -> Iterator[Counter[int]]:
+    """Yields the number of responses with each status, and prints them at the end."""
+    counter: Counter[int] = Counter()
+    yield counter
+    print(f"\n{counter.total()} generated requests, with these statuses: {dict(sorted(counter.items()))}")
+
+
+@pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     with tempfile.TemporaryDirectory(dir="/tmp") as data:
         process = subprocess.Popen(
@@ -98,7 +108,9 @@ def server() -> Iterator[str]:
 @pytest.mark.redis
 @schema.parametrize()
 @settings(max_examples=CASES, deadline=None, suppress_health_check=list(HealthCheck))
-def test_every_answer_to_a_generated_request_is_described(case: schemathesis.Case, server: str) -> None:
+def test_every_answer_to_a_generated_request_is_described(
+    case: schemathesis.Case, server: str, statuses: Counter[int]
+) -> None:
     # The URL does not contain such a parameter, so the request is valid.
     assume(not any(value in ([], {}, None) for value in case.query.values()))
     existing = EXISTING.get(case.path.partition("/{id}")[0], "")
@@ -110,4 +122,5 @@ def test_every_answer_to_a_generated_request_is_described(case: schemathesis.Cas
         and len(str(case.path_parameters["id"])) % 2
     ):
         case.path_parameters = {**case.path_parameters, "id": existing}
-    case.call_and_validate(base_url=server, headers=AUTHORIZED, excluded_checks=EXCLUDED)
+    response = case.call_and_validate(base_url=server, headers=AUTHORIZED, excluded_checks=EXCLUDED)
+    statuses[response.status_code] += 1

@@ -13,12 +13,12 @@ import pytest
 from patchwright import LLM, default_agent
 from patchwright.bot.api import conversation_routes
 from patchwright.bot.api.authentication import ApiDependencies
-from patchwright.bot.conversation_models import ConversationRecord
+from patchwright.bot.conversation_models import ConversationRecord, RunRequest
 from patchwright.bot.conversations.conversation_service import ConversationService
 from patchwright.bot.errors import Conflict, QueueDown
 from patchwright.bot.observe.archive import Archiver
 from patchwright.bot.redis.connection import redis_client
-from patchwright.bot.redis.conversation_records import ConversationRecords
+from patchwright.bot.redis.conversation_records import CHANGED_MEANWHILE, ConversationRecords
 from patchwright.bot.redis.shared_run_log import SharedLogStore
 from patchwright.bot.web.application import create_application
 from patchwright.resolver.domain import RunId
@@ -51,8 +51,8 @@ class Server:
             for event in events:
                 await log.append(event)
 
-    async def texts(self, record: ConversationRecord) -> list[str]:
-        return await self.service.list_entries(record.log, 0)
+    async def entries(self, record: ConversationRecord) -> tuple[dict[str, Any], ...]:
+        return await self.service.list_entries(record.log, 0, 10)
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ async def test_a_deleted_conversation_leaves_nothing_for_a_new_one_with_its_id(
     await server.write(old.model_copy(update={"log": subagent}), message("secret"))
     await server.service.delete(old)
     new = await server.create("c")
-    assert (await server.texts(new), await server.texts(old)) == ([], [])
+    assert (await server.entries(new), await server.entries(old)) == ((), ())
     assert (await server.service.get_state(new)).detail == "There is no message yet."
     assert list((tmp_path / "conversations").iterdir()) == []
     redis = redis_client(url)
@@ -97,7 +97,7 @@ async def test_a_conversation_with_the_name_of_a_run_does_not_touch_the_run(
         await log.append(message("private"))
         conversation = await server.create(run)
         assert (await server.service.get_state(conversation)).status == "idle"
-        assert await server.texts(conversation) == []
+        assert await server.entries(conversation) == ()
         await server.service.delete(conversation)
     assert len(await runs.read_lines(run)) == 1
     await runs.close()
@@ -223,11 +223,41 @@ async def test_the_second_of_two_deletions_leaves_the_new_conversation_with_this
     old = await server.create("c")
     await server.service.delete(old)
     new = await server.create("c")
-    await server.service.send("c", "Hello.")
+    await server.service.send(new, "Hello.")
     with pytest.raises(Conflict, match="deleted at the same time"):
         await server.service.delete(old)
     assert await server.service.records.get_conversation("c") == new
-    assert len(await server.service.records.list_messages("c")) == 1
+    assert len(await server.service.records.list_messages(new.log)) == 1
+
+
+async def send_everything(service: ConversationService, record: ConversationRecord) -> list[Exception]:
+    """Stores a message and requests to pause and to run. Returns the errors."""
+    requests = [
+        service.send(record, "Hello."),
+        service.pause(record),
+        service.records.request_run(record, RunRequest(after=0)),
+    ]
+    return [error for error in await asyncio.gather(*requests, return_exceptions=True) if error]
+
+
+async def test_what_is_sent_to_a_deleted_conversation_does_not_reach_a_new_one_with_its_id(
+    server: Server, url: str
+) -> None:
+    service, redis = server.service, redis_client(url)
+    old = await server.create("c")
+    await service.delete(old)
+    deleted = await send_everything(service, old)
+    new = await server.create("c")
+    deleted += await send_everything(service, old)
+    await service.records.fail_run(old, "The agent failed.")  # Reported after the lease of its log has ended.
+    assert [(type(error), str(error)) for error in deleted] == [(Conflict, CHANGED_MEANWHILE)] * 6
+    assert await redis.keys("patchwright:conversation:*") == []
+    assert (await service.get_state(new)).detail == "There is no message yet."
+    assert await send_everything(service, new) == []
+    assert (await service.get_state(new)).status == "running"
+    await service.records.fail_run(new, "The agent failed.")
+    assert (await service.get_state(new)).detail == "The agent failed."
+    await redis.aclose(close_connection_pool=True)
 
 
 async def test_a_conversation_is_not_deleted_if_an_agent_starts_at_the_same_time(

@@ -123,8 +123,8 @@ async def wait_for_end(service: ConversationService, record: ConversationRecord)
 async def test_one_of_two_processes_continues_the_work_of_a_killed_one(deployment: Deployment) -> None:
     killed = await deployment.start("killed", continues=False)
     record = await create(killed, LookingAgent(), PROMPT)
-    await killed.send("talk", "Look.")
-    await killed.records.request_run("talk", RunRequest(after=1))
+    await killed.send(record, "Look.")
+    await killed.records.request_run(record, RunRequest(after=1))
     others = [await deployment.start(name) for name in ("one", "two")]
     kinds = await wait_for_end(others[0], record)
     assert kinds == [
@@ -142,9 +142,9 @@ async def test_work_that_ended_right_before_the_kill_is_not_started_again(
 ) -> None:
     killed = await deployment.start("killed", continues=False)
     record = await create(killed, LookingAgent(), PROMPT, TASK, stop)
-    await killed.records.request_run("talk", RunRequest(after=0))
+    await killed.records.request_run(record, RunRequest(after=0))
     if isinstance(stop, Paused):
-        await killed.send("talk", "One more thing.")
+        await killed.send(record, "One more thing.")
     other = await deployment.start("other")
     assert await wait_for_end(other, record) == ["system_prompt", "message", stop.kind]
     assert (await other.get_state(record)).status == ("paused" if isinstance(stop, Paused) else "finished")
@@ -154,13 +154,13 @@ async def test_work_that_ended_right_before_the_kill_is_not_started_again(
 async def test_a_pause_that_the_killed_process_had_no_time_for_is_obeyed(deployment: Deployment) -> None:
     killed = await deployment.start("killed", continues=False)
     record = await create(killed, LookingAgent(), PROMPT, TASK)
-    await killed.records.request_run("talk", RunRequest(after=0))
-    await killed.pause("talk")
+    await killed.records.request_run(record, RunRequest(after=0))
+    await killed.pause(record)
     other = await deployment.start("other")
     assert await wait_for_end(other, record) == ["system_prompt", "message", "paused"]
     assert (await other.get_state(record)).status == "paused"
     assert STEPS == []
-    assert not await other.records.has_pause_request("talk")
+    assert not await other.records.has_pause_request(record.log)
 
 
 async def test_the_limits_of_a_run_include_its_work_before_the_kill(deployment: Deployment) -> None:
@@ -169,7 +169,7 @@ async def test_the_limits_of_a_run_include_its_work_before_the_kill(deployment: 
     reply = ModelReply(thought="", calls=(call,), usage=ReplyUsage(model="LookingAgent"))
     result = ToolResult(call_id="a", observation=ShellResult(output="", exit_code=0, cwd="/", seconds=0.0))
     record = await create(killed, LookingAgent(looks=9, max_steps=2), PROMPT, TASK, reply, result)
-    await killed.records.request_run("talk", RunRequest(after=1))
+    await killed.records.request_run(record, RunRequest(after=1))
     other = await deployment.start("other")
     assert (await wait_for_end(other, record))[-1] == "agent_stopped"
     assert (await other.get_state(record)).status == "limit"
@@ -181,7 +181,7 @@ async def test_work_that_kills_every_process_is_given_up_until_somebody_asks_aga
 ) -> None:
     killed = await deployment.start("killed", continues=False)
     record = await create(killed, LookingAgent(), PROMPT, TASK)
-    await killed.records.request_run("talk", RunRequest(after=0, tries=MAX_TRIES))
+    await killed.records.request_run(record, RunRequest(after=0, tries=MAX_TRIES))
     other = await deployment.start("other")
     await wait_for_end(other, record)
     state = await killed.get_state(record)
@@ -213,7 +213,7 @@ async def test_a_run_that_is_requested_during_the_last_reply_reads_the_message_s
 
     async def ask(step: int) -> None:
         if step == 0:
-            await two.send("talk", "And now?")
+            await two.send(record, "And now?")
             await two.run(record)
 
     HOOKS.append(ask)
@@ -250,9 +250,10 @@ async def test_conversations_of_one_workspace_are_continued_by_one_process(deplo
     workspace = await killed.workspaces.create(WorkspaceSpec(network="none"))
     found = []
     for id in ("first", "second"):
-        found.append((await killed.create(id, LookingAgent(), workspace.id))[0])
-        await killed.send(id, "Look.")
-        await killed.records.request_run(id, RunRequest(after=0))
+        record, _ = await killed.create(id, LookingAgent(), workspace.id)
+        found.append(record)
+        await killed.send(record, "Look.")
+        await killed.records.request_run(record, RunRequest(after=0))
     others = [await deployment.start(name) for name in ("one", "two")]
     for record in found:
         await wait_for_end(others[0], record)
@@ -279,7 +280,7 @@ async def test_a_replaced_agent_works_in_the_next_run_on_any_server(deployment: 
     await one.run(record)
     await wait_for_end(one, record)
     replaced, _ = await two.create("talk", LookingAgent(looks=2), record.workspace)
-    await one.send("talk", "Look.")
+    await one.send(record, "Look.")
     await one.run(replaced)
     assert "tool_result" in await wait_for_end(one, record)  # The first agent never looks.
 
@@ -289,8 +290,8 @@ async def test_an_agent_does_not_start_in_a_conversation_that_is_deleted_at_the_
 ) -> None:
     one, two = [await deployment.start(name, continues=False) for name in ("one", "two")]
     record = await create(one, LookingAgent(), PROMPT, TASK)
+    await one.records.request_run(record, RunRequest(after=0))
     await two.delete(record)
-    await one.records.request_run("talk", RunRequest(after=0))
     await one._work(record)
     assert STEPS == []
     assert (await one.create("talk", LookingAgent(), record.workspace))[0].log != record.log

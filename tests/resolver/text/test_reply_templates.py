@@ -139,10 +139,20 @@ def test_a_failed_plan_does_not_read_like_a_failed_fix() -> None:
     assert text.startswith("**No plan:** the run ended before the plan was ready. It is stuck.\n")
 
 
-def test_a_refused_stop_is_about_stopping() -> None:
-    stop = job().model_copy(update={"command": "stop"})
-    text = reply_texts.render_rejection_reason("permission", stop, "fix-me")
-    assert text == "@maintainer needs write access to stop a run."
+@pytest.mark.parametrize(
+    ("command", "action"),
+    [
+        ("stop", "stop a run"),
+        ("approve", "approve a call or a plan"),
+        ("approve all like this", "approve a call or a plan"),
+        ("reject too dangerous", "reject a call"),
+        ("go", "approve a plan"),
+    ],
+)
+def test_a_refused_command_is_about_what_the_person_asked_for(command: str, action: str) -> None:
+    refused = job().model_copy(update={"command": command})
+    text = reply_texts.render_rejection_reason("permission", refused, "fix-me")
+    assert text == f"@maintainer needs write access to {action}. A maintainer can repeat the command."
 
 
 def test_each_publishing_problem_has_this_text() -> None:

@@ -11,7 +11,7 @@ from patchwright.resolver.tool_actions.control_actions import Finish, Think
 from patchwright.resolver.tool_actions.unchecked_actions import MalformedCall
 from patchwright.resolver.tools.control_tools import build_control_tools
 from patchwright.resolver.tools.sandbox_tools import build_sandbox_tools
-from patchwright.resolver.tools.tool import ToolRegistry
+from patchwright.resolver.tools.tool import ToolRegistry, build_parameters_schema
 from patchwright.runtime.actions import ReplaceText, RunShell, SandboxAction, ViewFile
 from patchwright.runtime.observations import Acknowledgment, ActionFailure, Observation, TextResult
 
@@ -166,3 +166,12 @@ async def test_only_sandbox_actions_go_to_the_sandbox() -> None:
     assert isinstance(await tools.execute(Think(thought="hm")), Acknowledgment)
     assert isinstance(await tools.execute(Finish(cause="a", change="b", testing="c")), Acknowledgment)
     assert sandbox.acted == [edit]
+
+
+def test_the_schema_of_an_action_is_built_once_and_never_changed() -> None:
+    (issue,) = (tool for tool in build_control_tools(has_review_threads=False) if tool.kind == "finish")
+    (review,) = (tool for tool in build_control_tools() if tool.kind == "finish")
+    assert build_parameters_schema(Finish) is build_parameters_schema(Finish) == review.spec.parameters
+    assert set(review.spec.parameters["properties"]) - set(issue.spec.parameters["properties"]) == {
+        "thread_replies"
+    }
