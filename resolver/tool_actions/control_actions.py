@@ -55,7 +55,10 @@ class ThreadReply(FrozenModel):
 
 
 class Finish(ToolAction):
-    """End the run and summarize the work, once it is done and checked or if you stop without a fix. Call it alone."""
+    """End the run and summarize the work, once it is done and checked or if you stop without a fix.
+
+    It may follow the last checks in the same reply: it counts only if none of them fails.
+    """
 
     ends_run: ClassVar[bool] = True
 

@@ -28,7 +28,7 @@ def test_a_tool_is_mentioned_only_if_it_is_offered(tool: str) -> None:
 
 def test_the_system_prompt_states_how_often_a_failed_patch_comes_back() -> None:
     for count, expected in (
-        (0, "The packages that you install"),
+        (0, "the packages that you install"),
         (1, "at most once."),
         (3, "at most 3 times."),
     ):
