@@ -195,18 +195,7 @@ _HARMFUL_COMMANDS = frozenset(
     "useradd usermod visudo mail sendmail mutt".split()
 )
 _DOWNLOAD_COMMANDS = frozenset({"curl", "wget", "fetch", "http", "https", "aria2c"})
-_UPLOAD_OPTIONS = (
-    "--data",
-    "--form",
-    "--upload-file",
-    "--post-",
-    "--body-",
-    "-d",
-    "-F",
-    "-T",
-    "-XPOST",
-    "-XPUT",
-)
+_UPLOAD_OPTIONS = tuple("--data --form --upload-file --post- --body- -d -F -T -XPOST -XPUT".split())
 _LOCALHOST = re.compile(r"(https?://)?(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(/|$)")
 _INTERPRETERS = ("python", "python3", "perl", "ruby", "node", "php")
 _CREDENTIAL_PATH = re.compile(

@@ -150,43 +150,11 @@ FALLBACK_VARIABLES = {
 # Settings that decide where credentials are sent, what leaves the sandbox, or whether there is one. A file from
 # someone's repository must not set them.
 SENSITIVE_SETTINGS = frozenset(
-    {
-        "data",
-        "credentials_key",
-        "credentials_key_file",
-        "github_api_url",
-        "github_server_url",
-        "model_base_url",
-        "redis_url",
-        "polled_repositories",
-        "sandbox",
-        "ca_bundle",
-        "public_url",
-        "hold_ci",
-        "package_index",
-        "search_base_url",
-        "search_provider",
-        "network",
-        "allowed_hosts",
-        "allowed_addresses",
-        "max_upload_mb",
-        "proxy",
-        "mcp_servers",
-        "secrets_file",
-        "tools",
-        "skills",
-        "allowed_paths",
-        "risk_threshold",
-        "risk_response",
-        "confirmation_timeout",
-        "risk_analyzers",
-        "risk_policy",
-        "operator_token",
-        "oauth_client_id",
-        "oauth_client_secret",
-        "archive",
-        "templates",
-    }
+    "data credentials_key credentials_key_file github_api_url github_server_url model_base_url "
+    "redis_url polled_repositories sandbox ca_bundle public_url hold_ci package_index search_base_url "
+    "search_provider network allowed_hosts allowed_addresses max_upload_mb proxy mcp_servers "
+    "secrets_file tools skills allowed_paths risk_threshold risk_response confirmation_timeout "
+    "risk_analyzers risk_policy operator_token oauth_client_id oauth_client_secret archive templates".split()
 )
 
 

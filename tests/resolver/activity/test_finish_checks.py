@@ -98,43 +98,6 @@ def test_a_finish_call_beside_a_failed_call_is_rejected() -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "code", "output", "failed"),
-    [
-        ("pytest -q", 0, "3 passed", False),
-        ("pytest -q", 1, "", True),
-        ("pytest -q", 127, "", True),
-        ("pytest -q | tail -3", 0, "1 failed, 2 passed", True),
-        ("grep -rn left src", 1, "", False),
-        ("node /tmp/r.js", 0, "TypeError: as the issue expects", False),
-    ],
-)
-def test_a_finish_call_beside_the_last_checks_counts_if_they_succeed(
-    command: str, code: int, output: str, failed: bool
-) -> None:
-    calls = (
-        ToolCall(id="a", action=RunShell(command=command)),
-        ToolCall(id="b", action=Finish(cause="c", change="c", testing="c")),
-    )
-    reply = ModelReply(thought="", calls=calls, usage=ReplyUsage(model="m"))
-    result = ToolResult(
-        call_id="a", observation=ShellResult(output=output, exit_code=code, cwd="/w", seconds=1)
-    )
-    missing = find_missing_steps(run(reply, result), None)
-    assert missing == (
-        ("`finish` was called in the same reply as `run_shell`, which failed.",) if failed else ()
-    )
-    refused = ToolResult(call_id="b", observation=ActionFailure(reason="refused", message="Not finished yet"))
-    assert was_sent_back(run(reply, result, refused)) is not failed
-
-
-def test_a_patch_with_a_test_needs_no_reproduction() -> None:
-    diff = b"diff --git a/tests/test_a.py b/tests/test_a.py\n@@ -1 +1 @@\n-a\n+b\n"
-    edit = Checkpoint(patch=Patch(base_sha="b" * 40, diff=diff))
-    assert find_missing_steps(run(edit), None) == (NOT_TESTED,)
-    assert find_missing_steps(run(edit), None, can_run_tests=False) == (NOT_REPRODUCED,)
-
-
-@pytest.mark.parametrize(
     ("command", "code", "shows"),
     [
         ("python repro.py", 1, True),
