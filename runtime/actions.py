@@ -117,7 +117,7 @@ class RunPython(RecordedTool):
 class ViewFile(RecordedTool):
     """Show a file with line numbers, up to 600 lines at a time, or list a directory.
 
-    Documents, spreadsheets and notebooks are shown as Markdown.
+    Of a long file, view only the lines that you need. Documents, spreadsheets and notebooks are shown as Markdown.
     """
 
     kind: Literal["view_file"] = "view_file"
