@@ -64,5 +64,5 @@ def test_on_a_pull_request_the_prompt_states_the_test_baseline() -> None:
         render_system_prompt(SandboxDescription("/w", "/s", "docker"), is_pull_request=reviewed)
         for reviewed in (False, True)
     )
-    assert "at least one test that fails on the starting code passes with the patch" in of_issue
+    assert "a test that failed passes" in of_issue
     assert "at least one test" not in of_pull and "No test that passed before may fail." in of_pull
