@@ -18,6 +18,7 @@ LONG = (
     "killed_evaluation",
     "kills",
     "many",
+    "played",
     "reaction",
     "real_fixes",
     "server_section",

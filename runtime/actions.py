@@ -24,8 +24,8 @@ MAX_TIMEOUT = 1800
 class RunShell(RecordedTool):
     """Run a bash command. Directory, variables and background jobs persist between calls.
 
-    Standard input is empty. At the timeout, the command and everything it started are killed. If an output is
-    shortened, the result names a file with all of it.
+    At the timeout, the command and everything it started are killed. If an output is shortened, the result names a
+    file with all of it.
     """
 
     may_change_files: ClassVar[bool] = True
@@ -35,7 +35,7 @@ class RunShell(RecordedTool):
     timeout: int = Field(default=DEFAULT_TIMEOUT, ge=1, le=MAX_TIMEOUT, description="Seconds.")
     interactive: bool = Field(
         default=False,
-        description="Give the command a terminal, and let it run on after a short timeout: answer with send_input.",
+        description="Give it a terminal, and let it run on after a short timeout, for send_input.",
     )
 
     def describe(self) -> CallDescription:
@@ -52,7 +52,7 @@ Key = Literal["ctrl-c", "ctrl-d", "kill"]
 
 
 class SendInput(RecordedTool):
-    """Type into the interactive command that run_shell left running.
+    """Type into a command that run_shell left running.
 
     Returns the new output when the command ends, or at the timeout if it is still running. If you give no text and
     no key, it only waits. You cannot use run_shell until the command has ended.
@@ -86,8 +86,9 @@ class SendInput(RecordedTool):
 
 
 class RunPython(RecordedTool):
-    """Run a cell in an IPython session, to try out code, inspect data, plot, or read documents and media.
+    """Run a cell in an IPython session.
 
+    Use it to try out code, inspect data, plot, or read documents and media.
     Variables and imports persist, so after an edit use importlib.reload. The session starts in the repository's
     root. await works at the top level, asyncio.run does not. Figures and displayed images are returned, at most 4.
     There is no standard input. Functions that print the text of PDF, Word, PowerPoint and LaTeX files, images, audio
@@ -117,7 +118,7 @@ class RunPython(RecordedTool):
 class ViewFile(RecordedTool):
     """Show a file with line numbers, up to 600 lines at a time, or list a directory.
 
-    Documents, spreadsheets and notebooks are shown as Markdown.
+    Of a long file, view only the lines that you need. Documents, spreadsheets and notebooks are shown as Markdown.
     """
 
     kind: Literal["view_file"] = "view_file"
@@ -141,8 +142,7 @@ class SearchCode(RecordedTool):
     query: str = Field(
         default="",
         max_length=2_000,
-        description="A Python regular expression for one line; for definitions and references, a name or "
-        "Class.method.",
+        description="A Python regular expression for one line, or a name such as Class.method.",
     )
     what: Literal["text", "definitions", "references", "outline"] = Field(
         default="text",
@@ -179,13 +179,13 @@ class CreateFile(EditTool):
 
 
 class ReplaceText(EditTool):
-    """Replace one piece of text in a file. The result shows the new lines, and a syntax error if there is one."""
+    """Replace one piece of text in a file. The result shows the new lines and syntax errors."""
 
     kind: Literal["replace_text"] = "replace_text"
     path: str = Field(min_length=1, description="The file.")
     old: str = Field(
         min_length=1,
-        description="Text that occurs exactly once in the file, with its exact whitespace, without line numbers.",
+        description="Text that occurs once in the file, with its exact whitespace, without line numbers.",
     )
     new: str = Field(description="The text in its place; empty to delete.")
 
@@ -207,7 +207,7 @@ class InsertText(EditTool):
 
 
 class UndoEdit(EditTool):
-    """Undo the last edit that a tool made to a file."""
+    """Undo the last edit of a file."""
 
     kind: Literal["undo_edit"] = "undo_edit"
     path: str = Field(min_length=1, description="File, relative to the repository root or absolute.")

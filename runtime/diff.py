@@ -49,10 +49,10 @@ def format_excerpt(old: str, new: str) -> tuple[str, str]:
     shown = [*range(max(0, start - EXCERPT_CONTEXT), min(len(after), end + EXCERPT_CONTEXT))]
     omitted = range(start + 1, end - 1) if end - start > MAX_EXCERPT_LINES else range(0)
     rows = [
-        f"{number + 1:6}\t{after[number][:MAX_EXCERPT_WIDTH]}\n" for number in shown if number not in omitted
+        f"{number + 1}\t{after[number][:MAX_EXCERPT_WIDTH]}\n" for number in shown if number not in omitted
     ]
     if omitted:
-        rows.insert(start + 1 - shown[0], "   ...\n")
+        rows.insert(start + 1 - shown[0], "...\n")
     return "".join(rows), place
 
 

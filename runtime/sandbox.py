@@ -15,14 +15,9 @@ from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.observations import Observation
 from patchwright.runtime.tool_action import ToolAction
 
-CA_VARIABLES = (
-    "SSL_CERT_FILE",
-    "PIP_CERT",
-    "REQUESTS_CA_BUNDLE",
-    "CURL_CA_BUNDLE",
-    "NODE_EXTRA_CA_CERTS",
-    "GIT_SSL_CAINFO",
-    "CARGO_HTTP_CAINFO",
+CA_VARIABLES = tuple(
+    "SSL_CERT_FILE PIP_CERT REQUESTS_CA_BUNDLE CURL_CA_BUNDLE NODE_EXTRA_CA_CERTS GIT_SSL_CAINFO "
+    "CARGO_HTTP_CAINFO".split()
 )
 """Environment variables that tell programs where the trusted TLS certificates are."""
 INDEX_VARIABLES = ("PIP_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX")

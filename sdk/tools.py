@@ -11,19 +11,9 @@ if TYPE_CHECKING:
 
 TOOL_GROUP = "patchwright.tools"
 
-DEFAULT_TOOLS = (
-    "run_shell",
-    "send_input",
-    "search_code",
-    "view_file",
-    "create_file",
-    "replace_text",
-    "insert_text",
-    "undo_edit",
-    "run_python",
-    "browse",
-    "plan",
-    "finish",
+DEFAULT_TOOLS = tuple(
+    "run_shell send_input search_code view_file create_file replace_text insert_text undo_edit "
+    "run_python browse plan finish".split()
 )
 """The tools of the default agent. `run_python` and `browse` are left out if the workspace lacks a Python session or a
 browser.

@@ -41,7 +41,7 @@ PACKAGES = {
     ),
     "resolver.proof": (
         "runtime resolver.text resolver resolver.git resolver.suites.reports resolver.suites resolver.rendering "
-        "resolver.security resolver.llm resolver.run resolver.preparation"
+        "resolver.security resolver.llm resolver.run resolver.preparation resolver.tool_actions"
     ),
     "resolver.activity": (
         "runtime resolver.tool_actions resolver resolver.settings resolver.suites resolver.rendering "

@@ -13,7 +13,10 @@ from benchmarks import log, server_section
 from benchmarks.__main__ import NOT_MEASURES
 from benchmarks.conversation_server import TEXT, Watchers
 from benchmarks.measure import table
+from benchmarks.played.billing import bill, count_tokens
+from benchmarks.played.task import load_tasks
 from benchmarks.real_fixes.patches import make_patches
+from patchwright.evaluation.package_instances import select_pairs
 
 MODULES = sorted(
     path.stem
@@ -81,3 +84,24 @@ async def test_watchers_who_are_greeted_miss_no_event_after_they_are_ready() -> 
                 await socket.close()
             with pytest.raises(RuntimeError, match="disconnected"):
                 await watchers.relayed()
+
+
+def test_a_played_task_names_a_pair_and_contains_its_own_finish() -> None:
+    tasks = load_tasks([])
+    assert len(tasks) >= 8 and len(select_pairs([task.pair for task in tasks])) == len(tasks)
+    for task in tasks:
+        assert task.replies[-1].calls[-1].name == "finish" and task.peer.requests > 1, task.pair
+    assert [task.pair for task in load_tasks(["flake8", "npm:ini"])] == ["pypi:flake8", "npm:ini"]
+
+
+def test_a_bill_counts_what_a_provider_reads_again() -> None:
+    first = {"tools": [], "messages": [{"role": "user", "content": "one"}]}
+    call = {"id": "a", "function": {"name": "run_shell", "arguments": "{}"}}
+    answer = {"role": "assistant", "content": "two", "tool_calls": [call]}
+    second = {"tools": [], "messages": [*first["messages"], answer]}
+    tools, user, reply = map(count_tokens, ("[]", "user\none", "assistant\ntwo\nrun_shell\n{}"))
+    kept = bill([first, second], ["x", "y z"])
+    assert kept == (2, tools + user + reply, tools + user, count_tokens("x") + count_tokens("y z"), 0)
+    assert kept.billed == kept.fresh + 0.1 * kept.cached + 5 * kept.written
+    changed = bill([first, {"tools": [call], "messages": first["messages"]}], ["x", "y z"])
+    assert (changed.cached, changed.changed_bytes) == (0, len("[]user\none"))

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -19,6 +20,8 @@ from patchwright.runtime.actions import RunShell
 
 TIMEOUT = 3600  # seconds for one trial
 DATE = "2026-01-01T00:00:00Z"
+ONE_VERDICT = {"PATCHWRIGHT_SANDBOX_FEATURES": "none", "PATCHWRIGHT_MAX_REPAIRS": "0"}
+"""Settings of a trial: the first verdict is the one that counts."""
 FIX_KINDS = ("fixed", "conditional")
 DONE = Finish(cause="See the change.", change="As upstream did it.", testing="The repository's own tests.")
 
@@ -47,7 +50,7 @@ async def run_trial(pair: Pair, patch: str, old: Files, patched: Tree, data: Pat
     shutil.rmtree(directory, ignore_errors=True)
     try:
         tree = directory / pair.name
-        _commit(tree, old, pair)
+        commit(tree, old, pair)
         diff = _diff(tree, old, patched)
         issue = directory / "issue.md"
         issue.write_text(f"# Fix what is wrong in {pair.name} {pair.old.version}\n\nApply the change.\n")
@@ -58,7 +61,7 @@ async def run_trial(pair: Pair, patch: str, old: Files, patched: Tree, data: Pat
         turns += [RecordedTurn("Done.", DONE)] * 8  # it may be sent back
         started_at = time.monotonic()
         async with RecordedModel(turns) as model:
-            outcome = await _resolve(tree, issue, data, model.base_url)
+            outcome = await resolve(tree, issue, data, model.base_url, ONE_VERDICT)
         seconds = round(time.monotonic() - started_at, 1)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
@@ -75,15 +78,17 @@ async def run_trial(pair: Pair, patch: str, old: Files, patched: Tree, data: Pat
     )
 
 
-async def _resolve(tree: Path, issue: Path, data: Path, base_url: str) -> dict[str, object]:
+async def resolve(
+    tree: Path, issue: Path, data: Path, base_url: str, settings: Mapping[str, str]
+) -> dict[str, object]:
+    """Runs `patchwright resolve` with a recorded model. Returns what it printed, or an `error`."""
     environment = {name: value for name, value in os.environ.items() if name != "PATCHWRIGHT_MODEL"} | {
         "PATCHWRIGHT_DATA": str(data),
         "PATCHWRIGHT_MODEL": "openai/scripted",
         "PATCHWRIGHT_MODEL_API_KEY": "none",
         "PATCHWRIGHT_MODEL_BASE_URL": base_url,
         "PATCHWRIGHT_SANDBOX": "docker",
-        "PATCHWRIGHT_SANDBOX_FEATURES": "none",
-        "PATCHWRIGHT_MAX_REPAIRS": "0",
+        **settings,
     }
     process = await asyncio.create_subprocess_exec(
         *(
@@ -116,7 +121,7 @@ async def _resolve(tree: Path, issue: Path, data: Path, base_url: str) -> dict[s
     return outcome
 
 
-def _commit(tree: Path, files: Files, pair: Pair) -> None:
+def commit(tree: Path, files: Files, pair: Pair) -> None:
     tree.mkdir(parents=True)
     _write(tree, files)
     identity = ("-c", "user.name=Upstream", "-c", "user.email=upstream@example.org")

@@ -23,9 +23,11 @@ from patchwright.resolver.events import (
     VerificationCompleted,
 )
 from patchwright.resolver.proof.diff_lint import lint_diff
+from patchwright.resolver.proof.diff_parser import parse_diff
 from patchwright.resolver.proof.runner_output import FAILED_TESTS
 from patchwright.resolver.review_threads import list_unanswered_threads
 from patchwright.resolver.run_calls import iter_calls, latest_plan
+from patchwright.resolver.suites.file_classifier import is_test_related
 from patchwright.resolver.suites.missing_program import NOT_STARTED_EXIT_CODES, is_runner_missing
 from patchwright.resolver.tool_actions.control_actions import Finish
 from patchwright.resolver.tool_actions.unchecked_actions import MalformedCall
@@ -69,7 +71,8 @@ def find_missing_steps(
 
     If the agent changed nothing, two checks remain: every waiting review thread must have a reply, and all
     calls that the model sent together with the finish call must have succeeded. If `can_run_tests` is False,
-    the repository has no known tests or the sandbox cannot run them, so no test run is required.
+    the repository has no known tests or the sandbox cannot run them, so no test run is required. A patch that
+    changes tests needs no reproduction: the verification shows whether they fail without the fix.
     """
     thread = trajectory.run_started.thread if trajectory.run_started else None
     pull_request = thread if isinstance(thread, PullRequest) else None
@@ -84,7 +87,8 @@ def find_missing_steps(
         found.append(f"`finish` was called in the same reply as {names}, which failed.")
     if (patch := trajectory.last_checkpoint()) is None or patch.is_empty:
         return tuple(found)
-    if not pull_request and not has_reproduced(trajectory):
+    has_new_test = can_run_tests and any(is_test_related(file.path) for file in parse_diff(patch.diff))
+    if not (pull_request or has_new_test or has_reproduced(trajectory)):
         found.append(NOT_REPRODUCED)
     if can_run_tests and not has_run_tests(trajectory, test_command):
         found.append(describe_missing_test_run(trajectory, test_command))
@@ -140,16 +144,20 @@ def was_sent_back(trajectory: Trajectory) -> bool:
     next finish call may be rejected for another reason.
     """
     other_calls: dict[str, set[str]] = {}  # For each finish call, the other calls of its reply.
+    actions: dict[str, object] = {}
     failed: set[str] = set()
     was_rejected = False
     for event in trajectory:
         match event:
             case ModelReply(calls=calls):
+                actions.update((call.id, call.action) for call in calls)
                 others = {call.id for call in calls if not isinstance(call.action, Finish)}
                 other_calls |= {call.id: others for call in calls if isinstance(call.action, Finish)}
             case ToolResult(call_id=call, observation=ActionFailure(reason="refused")) if call in other_calls:
                 was_rejected |= other_calls[call].isdisjoint(failed)
-            case ToolResult(call_id=call, observation=ActionFailure()):
+            case ToolResult(call_id=call, observation=observation) if _has_failed(
+                actions.get(call), observation
+            ):
                 failed.add(call)
             case Message(source="initial_prompt" | "comment"):
                 was_rejected = False
@@ -234,12 +242,27 @@ def _failures_alongside_finish(trajectory: Trajectory) -> tuple[str, ...]:
     last = [call for call in iter_calls(trajectory) if call.step == len(trajectory.replies())]
     if not any(isinstance(call.action, Finish) for call in last):
         return ()
-    failed = (call.action for call in last if isinstance(call.observation, ActionFailure))
+    failed = (call.action for call in last if _has_failed(call.action, call.observation))
     return tuple(
         action.name if isinstance(action, MalformedCall) else action.kind
         for action in failed
         if not isinstance(action, Finish)
     )
+
+
+def _has_failed(action: object, observation: object) -> bool:
+    """Returns True if a call was refused, or if its program failed or shows a failed test."""
+    match action, observation:
+        case RunShell(command=command), ShellResult(exit_code=code, output=output):
+            return (code != 0 and not _is_read_only(command)) or _has_failed_test(command, output)
+        case _, CellResult(ok=ok):
+            return not ok
+        case _:
+            return isinstance(observation, ActionFailure)
+
+
+def _has_failed_test(command: str, output: str) -> bool:
+    return TEST_COMMANDS.search(command) is not None and FAILED_TESTS.search(output) is not None
 
 
 def _open_points(trajectory: Trajectory) -> tuple[str, ...]:
@@ -275,7 +298,7 @@ def _iter_edits_and_results(trajectory: Trajectory) -> Iterator[Checkpoint | tup
 def _is_failure(event: tuple[object, object]) -> bool:
     match event:
         case (RunShell(command=command), ShellResult(exit_code=code, output=output)):
-            if TEST_COMMANDS.search(command) and FAILED_TESTS.search(output):
+            if _has_failed_test(command, output):
                 return True
             failed = code not in (0, *NOT_STARTED_EXIT_CODES) or _EXCEPTION_OUTPUT.search(output) is not None
             return failed and not _is_read_only(command)

@@ -35,6 +35,8 @@ __pycache__/ *.py[co] .pytest_cache/ .cache/v/ .mypy_cache/ .dmypy.json .pytype/
 .testmondata* .tox/ .nox/ .venv/ .coverage .coverage.* coverage.xml htmlcov/ *.egg-info/ .eggs/ build/lib/ build/lib.*/
 build/bdist.*/ build/temp.*/ *.so *.pyd
 node_modules/ .nyc_output/ .tap/ coverage/lcov-report/ coverage/lcov.info coverage/clover.xml coverage/tmp/
+coverage/index.html coverage/*.js.html coverage/base.css coverage/prettify.css coverage/prettify.js coverage/sorter.js
+coverage/block-navigation.js coverage/sort-arrow-sprite.png coverage/favicon.png
 coverage/coverage-final.json coverage/coverage-summary.json .eslintcache *.tsbuildinfo .turbo/ .yarn/install-state.gz
 .yarn/unplugged/ .pnp.cjs .pnp.loader.mjs npm-debug.log* yarn-error.log .pnpm-debug.log*
 target/debug/ target/release/ target/tmp/ target/.rustc_info.json target/CACHEDIR.TAG target/classes/ target/maven-*/

@@ -22,16 +22,21 @@ from patchwright.resolver.text.untrusted import QuotedText, quote
 BODY_LIMIT = 24_000  # Maximum characters of the issue's text; the rest is cut, with a note.
 COMMENT_LIMIT = 4_000  # Maximum characters of one comment.
 MAX_COMMENTS = 20  # Number of latest comments that are shown.
-TREE_CHARACTERS = 3_000
+TREE_CHARACTERS = 2_000
+MAX_OTHER_ROW = 120  # Characters of a row in which less than half of the files are source code.
 TREE_LINES = 80
 MIN_COLLAPSED_DIRS = 3  # Minimum number of directories to merge into one line.
+SOURCE_FILES = re.compile(
+    r"\.(?:[cm]?[jt]sx?|py[ix]?|go|rs|java|kts?|rb|php|cs|swift|scala|c|cc|cpp|h|hpp|ex|exs|clj|lua|sh|vue|svelte)$"
+)
 HIDDEN_DIRS = re.compile(r"\.(?!/)")
 
 
 def render_tree(paths: Sequence[str]) -> str:
     """Lists the repository's files, one line per directory.
 
-    A line contains the names of the files in the directory, or only their number if the directory is hidden.
+    A line contains the names of the files in the directory, or only their number if the directory is hidden, or if it
+    has many files and most of them are not source code.
     Several subdirectories with only numbers share one line. If the list is too long, the longest lines also get
     only numbers. If it is still too long, only the first two levels of directories are listed. Lines beyond
     `TREE_LINES` are left out, and a note says so.
@@ -42,7 +47,7 @@ def render_tree(paths: Sequence[str]) -> str:
         files_by_dir.setdefault(directory + slash or "./", []).append(name)
     rows = {
         directory: _count_row(directory, len(names))
-        if HIDDEN_DIRS.match(directory)
+        if HIDDEN_DIRS.match(directory) or _has_many_other_files(directory, names)
         else f"{directory}  {', '.join(names)}"
         for directory, names in files_by_dir.items()
         if names
@@ -63,6 +68,13 @@ def render_tree(paths: Sequence[str]) -> str:
             f"... and {len(lines) - TREE_LINES} more entries: list them with `git ls-files`",
         ]
     return "\n".join(lines)
+
+
+def _has_many_other_files(directory: str, names: Sequence[str]) -> bool:
+    """Returns True if most of the files are not source code, and their names are too long to list."""
+    sources = sum(1 for name in names if SOURCE_FILES.search(name))
+    is_long = sum(len(name) + 2 for name in names) > MAX_OTHER_ROW
+    return directory != "./" and is_long and 2 * sources < len(names)
 
 
 def _collapse_rows(rows: Mapping[str, str], files_by_dir: Mapping[str, Sequence[str]]) -> dict[str, str]:

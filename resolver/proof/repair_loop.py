@@ -2,6 +2,7 @@
 number of repairs and attempts is limited.
 """
 
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import get_args
@@ -24,6 +25,7 @@ from patchwright.resolver.rendering.template_renderer import render
 from patchwright.resolver.run.dependencies import RunDependencies
 from patchwright.resolver.run_log import RunLog
 from patchwright.resolver.suites.file_classifier import is_test_related
+from patchwright.resolver.tool_actions.control_actions import Finish
 
 VERDICT_RANKS = get_args(VerdictKind)
 """Kinds of verdicts, from worst to best."""
@@ -120,9 +122,20 @@ def _should_remind(
     if steps_left < run_limits.NOTICE_STEPS or _is_over_limit(log, deps):
         return False
     if verdict.kind == "conditional":
-        return True
+        return not _has_explained_expectations(log.trajectory, verdict)
     is_last_attempt = rounds.attempts >= settings.max_attempts
     return verdict.kind == "unproven" and is_last_attempt and _can_add_evidence(verdict, patch)
+
+
+def _has_explained_expectations(trajectory: Trajectory, verdict: Verdict) -> bool:
+    """Returns True if all conditions are changed expectations, and the agent has told people about them."""
+    actions = [call.action for reply in trajectory.replies() for call in reply.calls]
+    finish = next((action for action in reversed(actions) if isinstance(action, Finish)), None)
+    points = finish.to_check if finish else ()
+    kinds = {condition.kind for condition in verdict.conditions}
+    return kinds == {"changed_expectations"} and any(
+        re.search(r"test|expect|assert", point) for point in points
+    )
 
 
 def _can_add_evidence(verdict: Verdict, patch: Patch) -> bool:

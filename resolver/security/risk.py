@@ -144,7 +144,7 @@ class RuleAnalyzer:
 
     def _rate_read(self, name: str, arguments: tuple[str, ...]) -> RiskRating:
         for path in _get_paths(arguments):
-            if any(pattern in path for pattern in _CREDENTIAL_PATHS):
+            if _CREDENTIAL_PATH.search(path):
                 return RiskRating(
                     risk="high", reason=f"the command reads {path[:80]}, where credentials are stored"
                 )
@@ -195,31 +195,11 @@ _HARMFUL_COMMANDS = frozenset(
     "useradd usermod visudo mail sendmail mutt".split()
 )
 _DOWNLOAD_COMMANDS = frozenset({"curl", "wget", "fetch", "http", "https", "aria2c"})
-_UPLOAD_OPTIONS = (
-    "--data",
-    "--form",
-    "--upload-file",
-    "--post-",
-    "--body-",
-    "-d",
-    "-F",
-    "-T",
-    "-XPOST",
-    "-XPUT",
-)
+_UPLOAD_OPTIONS = tuple("--data --form --upload-file --post- --body- -d -F -T -XPOST -XPUT".split())
 _LOCALHOST = re.compile(r"(https?://)?(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(/|$)")
 _INTERPRETERS = ("python", "python3", "perl", "ruby", "node", "php")
-_CREDENTIAL_PATHS = (
-    "/.ssh",
-    "/.aws",
-    "/.netrc",
-    "/.git-credentials",
-    "/.docker",
-    "/.kube",
-    "/etc/shadow",
-    "/environ",
-    "id_rsa",
-    "/.gnupg",
+_CREDENTIAL_PATH = re.compile(
+    r"/\.(?:ssh|aws|netrc|git-credentials|docker|kube|gnupg)|/etc/shadow|\bproc/.*/environ\b|id_rsa"
 )
 _READ_COMMANDS = frozenset(
     "cat ls cd pwd head tail grep egrep fgrep rg find sed awk sort uniq wc cut tr diff cmp file stat tree less more "

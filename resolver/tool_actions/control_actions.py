@@ -25,10 +25,10 @@ class Think(ToolAction):
 
 
 class Plan(ToolAction):
-    """Write down the tasks of this run and their status. The list replaces the previous one.
+    """Keep a list of the tasks of this run.
 
-    People see the list while you work. Send the whole list again when a point is done or changes. If a point
-    is no longer needed, mark it as dropped.
+    It replaces the previous one. People see it while you work. Send it again when a point is done or changed. A point
+    that is no longer needed is dropped.
     """
 
     kind: Literal["plan"] = "plan"
@@ -55,7 +55,10 @@ class ThreadReply(FrozenModel):
 
 
 class Finish(ToolAction):
-    """End the run and summarize the work, once it is done and checked or if you stop without a fix. Call it alone."""
+    """End the run and summarize the work, once it is done and checked or if you stop without a fix.
+
+    It may follow the last checks in the same reply: it counts only if none of them fails.
+    """
 
     ends_run: ClassVar[bool] = True
 
@@ -92,7 +95,7 @@ MAX_QUESTION = 4_000  # characters
 
 
 class Ask(ToolAction):
-    """End the run with a question to the people of this repository. Their answer resumes the run.
+    """End the run with a question to the maintainers. Their answer resumes the run.
 
     Only if two readings of the issue lead to different changes, or only these people know a fact. Call it alone.
     """

@@ -23,9 +23,9 @@ class OutputField(FrozenModel):
 
 
 class Browse(ToolAction):
-    """Give a web task to a browsing agent, which works in a real browser and answers in text.
+    """Give a web task to a browsing agent.
 
-    Use it for web pages: documentation, a link in the issue, or a page that you serve in the sandbox yourself
+    It answers in text. Use it for web pages: documentation, a link in the issue, or a page that you serve yourself
     (start the server in the background with run_shell, and give its address, such as http://localhost:8000).
     The agent knows nothing of this conversation, so tell it everything that it needs to know, and exactly what
     to report. It sees the page (texts, links, form fields, addresses), but not the repository. It sees colors,

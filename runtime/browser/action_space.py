@@ -26,23 +26,9 @@ def call_names(*categories: Category) -> tuple[str, ...]:
 
 
 ALL_CALLS = call_names()
-WEB_CALLS = (
-    "noop",
-    "send_msg_to_user",
-    "scroll",
-    "fill",
-    "select_option",
-    "click",
-    "dblclick",
-    "hover",
-    "press",
-    "focus",
-    "clear",
-    "drag_and_drop",
-    "upload_file",
-    "go_back",
-    "go_forward",
-    "goto",
+WEB_CALLS = tuple(
+    "noop send_msg_to_user scroll fill select_option click dblclick hover press focus clear "
+    "drag_and_drop upload_file go_back go_forward goto".split()
 )
 """The set `web`: the calls that the prompt in appendix K of arXiv:2407.16741v2 describes, in the same order."""
 

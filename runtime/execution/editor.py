@@ -236,7 +236,7 @@ def _format_window(lines: list[str], start: int, end: int, path: str) -> str:
     shown: list[str] = []
     budget = MAX_CHARS
     for number in range(start, end + 1):
-        line = f"{number:6}\t{_fold_progress(_to_valid_text(lines[number - 1].rstrip(chr(13))))}\n"
+        line = f"{number}\t{_fold_progress(_to_valid_text(lines[number - 1].rstrip(chr(13))))}\n"
         if (budget := budget - len(line)) < 0:
             end = number - 1
             break
@@ -244,7 +244,7 @@ def _format_window(lines: list[str], start: int, end: int, path: str) -> str:
     if not shown:
         line = _to_valid_text(lines[start - 1])
         shown.append(
-            f"{start:6}\t{line[:MAX_CHARS]}\n[the first {MAX_CHARS:,} of {len(line):,} characters of this line; "
+            f"{start}\t{line[:MAX_CHARS]}\n[the first {MAX_CHARS:,} of {len(line):,} characters of this line; "
         )
         shown.append(
             f"to see more of it, use sed -n {start}p {path} | cut -c{MAX_CHARS + 1}-{2 * MAX_CHARS}]\n"
@@ -303,7 +303,5 @@ def _explain_not_found(body: str, old: str, path: str) -> str:
     close = get_close_matches(wanted[:500], by_text, n=3, cutoff=0.6)
     if not close:
         return f"`old` was not found in {path}, and no line is similar: view the file and copy the text from there"
-    shown = "\n".join(
-        f"{by_text[text]:6}\t{_to_valid_text(lines[by_text[text] - 1])[:500]}" for text in close
-    )
+    shown = "\n".join(f"{by_text[text]}\t{_to_valid_text(lines[by_text[text] - 1])[:500]}" for text in close)
     return f"`old` was not found in {path}. These lines are similar to `old`:\n{shown}"

@@ -12,6 +12,7 @@ MAX_CHARS = 28_000  # Maximum characters of all lines together. A result may hav
 MAX_COUNTED_LINES = 20_000  # A search stops when it has found this many lines.
 MAX_LINE_CHARS = 240  # Characters of one line that are shown.
 MAX_DIRECTORIES = 15
+MIN_GROUPED_LINES = 4  # So many lines of a file share one line with its path.
 # Maximum number of lines per file. The first number is used with which the result has at most MAX_LINES lines.
 _LINES_PER_FILE = (50, 20, 10, 5, 3, 2, 1)
 
@@ -34,9 +35,14 @@ def render_results(lines: list[SearchHit], noun: str, *notes: str) -> str:
     """Return the hits as text, followed by a summary. `noun` says what a hit is, such as `line` or `definition`."""
     files = Counter(line.path for line in lines)
     shown = _limit_per_file(lines, files)
-    texts, length = [], 0
+    texts: list[str] = []
+    length, path = 0, ""
     for line in shown:
-        text = _render_hit(line)
+        is_grouped = files[line.path] >= MIN_GROUPED_LINES
+        text = _render_hit(line, shows_path=not is_grouped)
+        if is_grouped and line.path != path:
+            text = f"{display_path(line.path)}\n{text}"
+        path = line.path
         length += len(text) + 1
         if length > MAX_CHARS:
             break
@@ -91,9 +97,10 @@ def _limit_per_file(lines: list[SearchHit], files: Counter[str]) -> list[SearchH
     return result[:MAX_LINES]
 
 
-def _render_hit(line: SearchHit) -> str:
+def _render_hit(line: SearchHit, *, shows_path: bool) -> str:
     where = str(line.number) if line.last_line in (None, line.number) else f"{line.number}-{line.last_line}"
-    return f"{display_path(line.path)}:{where}: {line.text}" + (f"  [{line.note}]" if line.note else "")
+    path = f"{display_path(line.path)}:" if shows_path else ""
+    return f"{path}{where}: {line.text}" + (f"  [{line.note}]" if line.note else "")
 
 
 def _count_by_directory(files: Counter[str]) -> str:

@@ -20,16 +20,7 @@ SKIPPED_DIRECTORIES = frozenset(
 )
 # Without `core.fsmonitor=false`, a hook in the repository's own configuration could run each time that files
 # are listed.
-_GIT_LS_FILES = (
-    "git",
-    "-c",
-    "core.fsmonitor=false",
-    "ls-files",
-    "-z",
-    "--cached",
-    "--others",
-    "--exclude-standard",
-)
+_GIT_LS_FILES = tuple("git -c core.fsmonitor=false ls-files -z --cached --others --exclude-standard".split())
 
 _GLOB_TOKEN = re.compile(r"\*\*/|\*\*|\[[!^]?[^\]]+\]|.", re.DOTALL)
 _TOKEN_PATTERNS = {

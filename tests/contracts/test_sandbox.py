@@ -225,7 +225,7 @@ async def test_an_edit_returns_its_diff_and_can_be_undone(sandbox: Sandbox) -> N
         path="pkg/calc.py",
         diff="--- a/pkg/calc.py\n+++ b/pkg/calc.py\n@@ -1,2 +1,2 @@\n"
         " def add(a, b):\n-    return a - b\n+    return a + b\n",
-        excerpt="     1\tdef add(a, b):\n     2\t    return a + b\n",
+        excerpt="1\tdef add(a, b):\n2\t    return a + b\n",
         place="line 2 of 2",
     )
     await sandbox.act(InsertText(path="pkg/calc.py", line=0, text='"""Sums."""'))
@@ -245,7 +245,7 @@ async def test_text_that_is_absent_or_ambiguous_changes_nothing(sandbox: Sandbox
     twice = await failed(sandbox, ReplaceText(path="f.txt", old="one two", new="x"))
     assert twice.reason == "ambiguous" and "at lines 1, 3" in twice.message
     near = await failed(sandbox, ReplaceText(path="f.txt", old="thre e", new="x"))
-    assert near.reason == "not_found" and "     2\tthree" in near.message
+    assert near.reason == "not_found" and "2\tthree" in near.message
     assert await printed(sandbox, "cat f.txt") == "one two\nthree\none two\n"
 
 
@@ -253,7 +253,7 @@ async def test_a_view_names_the_next_range(sandbox: Sandbox) -> None:
     await shell(sandbox, "seq 1000 > n.txt")
     first = await sandbox.act(ViewFile(path="n.txt"))
     assert isinstance(first, TextResult)
-    assert first.text.startswith("     1\t1\n") and first.text.endswith(
+    assert first.text.startswith("1\t1\n") and first.text.endswith(
         "[lines 1-600 of 1000; the next are 601-1000]"
     )
     nearly_all = await sandbox.act(ViewFile(path="n.txt", start=700, end=990))

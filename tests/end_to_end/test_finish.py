@@ -56,7 +56,7 @@ async def test_a_finish_is_rejected_once_and_the_work_is_fixed(scenario: Scenari
     refused, granted = refusals(scenario)
     assert "Nothing shows the failure: " in refused
     assert "The repository's tests were not run after the last edit (`replace_text calc.py`)." in refused
-    assert "Do what is missing, then call finish again, alone." in refused
+    assert "Do what is missing, then call finish again." in refused
     assert f"in a sentence that starts with `{NOT_DONE}`" in refused
     assert granted == "granted"
     assert "The agent reproduced the failure before its last edit." in body

@@ -231,9 +231,7 @@ def test_parts_of_a_secret_around_an_omission_are_masked(spelled: str, padding: 
 
 
 def test_a_partial_line_ends_in_no_part_of_a_secret() -> None:
-    shown = (
-        f"     1\t{TOKEN[:15]}\n[the first 30,000 of 60,028 characters of this line; to see more, use sed]\n"
-    )
+    shown = f"1\t{TOKEN[:15]}\n[the first 30,000 of 60,028 characters of this line; to see more, use sed]\n"
     assert Secrets([TOKEN]).mask(shown) == shown.replace(TOKEN[:15], SECRET_PLACEHOLDER)
 
 

@@ -44,7 +44,7 @@ def test_an_excerpt_shows_the_new_lines_with_two_lines_of_context(
 
 
 def test_the_lines_of_an_excerpt_have_their_numbers() -> None:
-    assert format_excerpt("a\nb\n", "a\nc\n")[0] == "     1\ta\n     2\tc\n"
+    assert format_excerpt("a\nb\n", "a\nc\n")[0] == "1\ta\n2\tc\n"
 
 
 def test_no_change_has_no_diff() -> None:

@@ -28,7 +28,7 @@ async def test_files_that_test_runs_leave_behind_are_not_in_the_patch(
         ".coverage.host.1 htmlcov/index.html .nyc_output/1.json web/.nyc_output/2.json coverage/lcov.info "
         "web/coverage/lcov-report/a.html web/coverage/coverage-final.json build/lib/a.py target/debug/a "
         "target/surefire-reports/a.xml .pnp.cjs .yarn/unplugged/a/package.json .eslintcache "
-        "fast.cpython-311-x86_64-linux-gnu.so"
+        "fast.cpython-311-x86_64-linux-gnu.so coverage/index.js.html web/coverage/prettify.js"
     )
     product = "coverage/report.js web/coverage/new.js build/rules.py target/main.py .coveragerc"
     command = f"""

@@ -9,7 +9,15 @@ import pytest
 from patchwright.resolver.activity.finish_checks import last_finish
 from patchwright.resolver.conditions import Condition
 from patchwright.resolver.domain import ModelReview, Patch, RunId, TestRun, Verdict
-from patchwright.resolver.events import AgentStopped, Checkpoint, Message, VerificationCompleted
+from patchwright.resolver.events import (
+    AgentStopped,
+    Checkpoint,
+    Message,
+    ModelReply,
+    ReplyUsage,
+    ToolCall,
+    VerificationCompleted,
+)
 from patchwright.resolver.git.workspaces import WorkspaceFactory
 from patchwright.resolver.proof.repair_loop import verify_or_continue
 from patchwright.resolver.proof.verification import VerdictCallback
@@ -110,6 +118,26 @@ async def test_the_conditions_of_a_fix_are_named(open_work) -> None:
     assert "\n- `a` expects something else.\n" in text and "say why in `to_check`" in text
     assert await work.finish(CONDITIONAL, patch_of("calc.py")) == CONDITIONAL
     assert work.restarts == 0  # tests show the fix, so no further attempt starts
+
+
+@pytest.mark.parametrize(
+    ("point", "kind", "comes_back"),
+    [
+        ("test_a expected the wrong sign.", "changed_expectations", False),
+        ("Look at the docs.", "changed_expectations", True),
+        ("test_a expected the wrong sign.", "weakened_tests", True),
+    ],
+)
+async def test_a_changed_expectation_that_people_are_told_about_does_not_come_back(
+    open_work, point: str, kind: str, comes_back: bool
+) -> None:
+    work = await open_work()
+    action = Finish(cause="c", change="c", testing="c", to_check=(point,))
+    reply = ModelReply(thought="", calls=(ToolCall(id="a", action=action),), usage=ReplyUsage(model="m"))
+    await work.log.append(reply)
+    condition = CONDITION.model_copy(update={"kind": kind})
+    verdict = CONDITIONAL.model_copy(update={"conditions": (condition,)})
+    assert await work.finish(verdict, patch_of("calc.py", "t.py")) == (None if comes_back else verdict)
 
 
 async def test_the_objection_of_a_reviewer_is_part_of_the_same_message(open_work) -> None:

@@ -24,6 +24,7 @@ RULES = RuleAnalyzer("/workspace", "/tmp")
 TABLE: dict[Risk, tuple[str, ...]] = {
     "low": (
         "cat a.py",
+        "grep -n os.environ src/environs/__init__.py docs/environ.md",
         "ls -la && git status",
         "grep -rn 'rm -rf /' src",
         "echo 'git push'",
@@ -117,6 +118,7 @@ TABLE: dict[Risk, tuple[str, ...]] = {
         "echo x > .git/hooks/pre-commit",
         "cat ~/.ssh/id_rsa",
         "cat /proc/1/environ",
+        "cat ../../proc/self/environ",
         "bash -c 'bash -c \"git push\"'",
         "eval git push",
         "true && (cd x; git push)",

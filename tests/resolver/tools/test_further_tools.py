@@ -45,7 +45,7 @@ def test_a_request_contains_only_the_offered_tools_and_the_names_of_the_others()
     assert [line.split(":")[0] for line in lines[1:]] == [
         f"- {tool.spec.name}" for tool in TOOLS if tool.spec.name not in ("run_shell", "finish")
     ]
-    assert "- undo_edit: Undo the last edit that a tool made to a file." in lines
+    assert "- undo_edit: Undo the last edit of a file." in lines
 
 
 def test_without_further_tools_there_is_no_use_tool() -> None:
@@ -140,7 +140,7 @@ async def test_a_model_without_tool_calls_uses_further_tools_too(tmp_path: Path)
     log = FileRunLog(tmp_path / "log.jsonl")
     await run_plan(log, call("plan", PLAN), ("run_shell", "finish"))
     text = to_text_conversation(build_messages(log.trajectory), REGISTRY.specs)
-    assert "- plan: Write down the tasks of this run" in text[0].text
+    assert "- plan: Keep a list of the tasks of this run" in text[0].text
     reply = text[2].text
     _, calls = parse_text_calls(reply, REGISTRY.specs, "t")
     assert [REGISTRY.parse(one) for one in calls] == [Plan(items=(PlanItem(text="Rename it."),))]

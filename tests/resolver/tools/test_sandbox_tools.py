@@ -28,7 +28,7 @@ def test_a_tool_is_mentioned_only_if_it_is_offered(tool: str) -> None:
 
 def test_the_system_prompt_states_how_often_a_failed_patch_comes_back() -> None:
     for count, expected in (
-        (0, "The packages that you install"),
+        (0, "the packages that you install"),
         (1, "at most once."),
         (3, "at most 3 times."),
     ):
@@ -64,5 +64,5 @@ def test_on_a_pull_request_the_prompt_states_the_test_baseline() -> None:
         render_system_prompt(SandboxDescription("/w", "/s", "docker"), is_pull_request=reviewed)
         for reviewed in (False, True)
     )
-    assert "at least one test that fails on the starting code passes with the patch" in of_issue
+    assert "a test that failed passes" in of_issue
     assert "at least one test" not in of_pull and "No test that passed before may fail." in of_pull

@@ -36,7 +36,7 @@ def test_one_enormous_line_is_shown_in_part_with_a_way_to_the_rest(editor: Edito
 
 def test_lines_are_counted_as_grep_counts_them(editor: Editor, root: Path) -> None:
     (root / "odd.txt").write_text("a\x0cb\u2028c\nd")
-    assert editor.view(ViewFile(path="odd.txt")).text.startswith("     1\ta\x0cb\u2028c\n     2\td\n")
+    assert editor.view(ViewFile(path="odd.txt")).text.startswith("1\ta\x0cb\u2028c\n2\td\n")
 
 
 def test_an_empty_file_and_an_empty_range_are_reported(editor: Editor, root: Path) -> None:
@@ -68,9 +68,9 @@ def test_a_redirected_progress_bar_is_folded(editor: Editor, root: Path) -> None
     (root / "log").write_bytes(b"start\n" + b"".join(b"\r%d%%" % n for n in range(101)) + b"\nend\n")
     text = editor.view(ViewFile(path="log")).text
     assert text.splitlines()[:3] == [
-        "     1\tstart",
-        "     2\t100% [101 earlier states of this line not shown]",
-        "     3\tend",
+        "1\tstart",
+        "2\t100% [101 earlier states of this line not shown]",
+        "3\tend",
     ]
 
 
@@ -93,7 +93,7 @@ def test_similar_text_with_a_longer_last_word_does_not_match(editor: Editor, roo
     (root / "f.py").write_text("        outcome = found.value\n")
     with pytest.raises(
         ToolInputError,
-        match=r"(?s)These lines are similar to `old`:\n     1\t        outcome = found\.value$",
+        match=r"(?s)These lines are similar to `old`:\n1\t        outcome = found\.value$",
     ):
         editor.replace(ReplaceText(path="f.py", old="    outcome = found.val\n", new=""))
     with pytest.raises(ToolInputError, match="These lines are similar to `old`"):

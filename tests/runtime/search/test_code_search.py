@@ -55,6 +55,14 @@ def work(tmp_path: Path) -> Work:
 # Text
 
 
+async def test_many_lines_of_a_file_share_one_line_with_its_path(work: Work) -> None:
+    work.write("a.py", "x = 1\n" * 4)
+    work.write("b.py", "\nx = 2\n")
+    assert await work.search("x =") == (
+        "a.py\n1: x = 1\n2: x = 1\n3: x = 1\n4: x = 1\nb.py:2: x = 2\n\n[5 lines in 2 files]"
+    )
+
+
 async def test_lines_are_named_by_file_and_number(work: Work) -> None:
     work.write("b.py", "import os\n\nx = os.getcwd()\n")
     work.write("a/c.txt", "os\r\n")
