@@ -86,9 +86,8 @@ class SendInput(RecordedTool):
 
 
 class RunPython(RecordedTool):
-    """Run a cell in an IPython session.
+    """Run a cell in an IPython session, to try out code, plot, or read documents and media.
 
-    Use it to try out code, inspect data, plot, or read documents and media.
     Variables and imports persist, so after an edit use importlib.reload. The session starts in the repository's
     root. await works at the top level, asyncio.run does not. Figures and displayed images are returned, at most 4.
     There is no standard input. Functions that print the text of PDF, Word, PowerPoint and LaTeX files, images, audio

@@ -260,7 +260,7 @@ async def test_a_view_names_the_next_range(sandbox: Sandbox) -> None:
     assert isinstance(nearly_all, TextResult)
     assert nearly_all.text.endswith("[lines 700-1000 of 1000: the end of the file]")
     last = await sandbox.act(ViewFile(path="n.txt", start=999, end=2000))
-    assert last == TextResult(text="   999\t999\n  1000\t1000\n[lines 999-1000 of 1000: the end of the file]")
+    assert last == TextResult(text="999\t999\n1000\t1000\n[lines 999-1000 of 1000: the end of the file]")
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../..", "link", "link/passwd"])

@@ -9,7 +9,7 @@ from typing import Any
 from pytest import MonkeyPatch
 
 from patchwright.resolver.domain import TestRun
-from patchwright.resolver.proof import runner_config, verdict, verification
+from patchwright.resolver.proof import patch_parts, runner_config, verdict, verification
 from patchwright.resolver.proof.canaries import Canary
 from patchwright.resolver.proof.evidence import PatchTests
 from patchwright.resolver.security import patch_policy
@@ -97,7 +97,7 @@ def tests_from_base(monkeypatch: MonkeyPatch) -> None:
     async def find_none(*_: object) -> tuple[str, ...]:
         return ()
 
-    monkeypatch.setattr(verification, "is_test_related", lambda path: False)
+    monkeypatch.setattr(patch_parts, "is_test_related", lambda path: False)
     monkeypatch.setattr(verification, "is_test_file", lambda path: False)
     monkeypatch.setattr(verification, "find_weakened_tests", find_none)
 
