@@ -136,19 +136,19 @@ def test_a_message_to_a_working_agent_arrives_before_its_next_step(project: Path
 
 
 def test_a_function_of_the_program_is_a_tool(project: Path) -> None:
-    def find_price(product: str) -> str:
+    def get_price(product: str) -> str:
         """Look up the price of a product."""
         return f"{product}: 3 dollars"
 
-    call = RecordedCall(name="find_price", arguments={"product": "tea"})
+    call = RecordedCall(name="get_price", arguments={"product": "tea"})
     with serve_model(RecordedTurn("", calls=(call,)), RecordedTurn("3 dollars.")) as (llm, endpoint):
-        agent = Agent(llm=llm, tools=["run_shell", find_price])
+        agent = Agent(llm=llm, tools=["run_shell", get_price])
         with Conversation(agent, project) as conversation:
             conversation.send_message("What does tea cost?")
             assert conversation.run().answer == "3 dollars."
     assert [tool["function"]["name"] for tool in endpoint.requests[0]["tools"]] == [
         "run_shell",
-        "find_price",
+        "get_price",
     ]
     assert endpoint.requests[0]["tools"][1]["function"]["parameters"] == {
         "type": "object",
