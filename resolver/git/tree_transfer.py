@@ -113,7 +113,8 @@ if ! add || { [ -s "$work/warnings" ] && added_repository; }; then
   find . -mindepth 2 -name .git -prune -print |
     sed 's|^\.||; s|/\.git$||; s|[][*?\\]|\\&|g' >>"$work/git/info/exclude"
   from_base
-  add || true
+  # 1: some files cannot be read. With other codes, the index was not written, for example because the disk is full.
+  add || [ $? -eq 1 ]
 fi
 if [ "$what" = names ]; then
   difference --name-only --diff-filter=d | head -n "$limit"

@@ -95,7 +95,7 @@ async def test_a_question_and_a_plan_precede_any_change_until_a_writer_agrees(
         f"maintainer: @agent plan {HOW} [eyes]",
         "patchwright[bot]: Here is my plan. I have not changed anything yet.",
         "outsider: @agent go",
-        "patchwright[bot]: @outsider needs write access to start a run. A maintainer can add the label `fix-me`.",
+        "patchwright[bot]: @outsider needs write access to approve a plan. A maintainer can repeat the command.",
         "colleague: @agent go [eyes]",
         OPENED.format(2),
     ]

@@ -136,7 +136,7 @@ async def test_a_comment_after_the_run_becomes_its_own_job(scenario: Scenario) -
     requested = asyncio.Event()
 
     def note(turn: int, body: object) -> None:
-        if len(scenario.endpoint.requests) == len(FIX_TURNS) + 1:  # its finish is rejected once
+        if len(scenario.endpoint.requests) == len(FIX_TURNS):
             requested.set()
 
     await scenario.script_model(*FIX_TURNS, delay=1.0, on_request=note)
@@ -144,7 +144,7 @@ async def test_a_comment_after_the_run_becomes_its_own_job(scenario: Scenario) -
         await wait_until_requested(scenario, served, requested)
         await scenario.fake_github.add_comment(scenario.issue, "@agent and say hello", by="maintainer")
         await scenario.wait_for_completion(runs=2)
-    assert len(scenario.endpoint.requests) == len(FIX_TURNS) + 1
+    assert len(scenario.endpoint.requests) == len(FIX_TURNS)
     assert "say hello" not in str(scenario.endpoint.requests)
     assert answers(scenario)[1] == IN_PULL_REQUEST
 

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.redis, pytest.mark.slow]
 # A fiftieth of the product's first wait. With five tries at growing intervals, a job would fail after 3 s.
 FIRST_RETRY_SECONDS = 0.2
 OUTAGE_SECONDS = 6.0
-MODEL_REQUESTS = len(FIX_TURNS) + 1  # without an outage; the first call of `finish` is questioned
+MODEL_REQUESTS = len(FIX_TURNS)  # without an outage
 
 
 @pytest.fixture

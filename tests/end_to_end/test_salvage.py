@@ -249,7 +249,7 @@ async def test_an_engine_lost_before_verification_leaves_the_finished_work(polle
         assert isinstance(await at_work.done(scenario.job()), Failed)
     (replies,) = scenario.comments
     assert "The Docker engine does not answer." in replies
-    assert "2 files) is on the branch `patchwright/issue-1-after-5-steps`. It was not tested." in replies
+    assert "2 files) is on the branch `patchwright/issue-1-after-4-steps`. It was not tested." in replies
     request_count = len(scenario.endpoint.requests)
     on = await comment(scenario, "@agent resume")
     async with service(scenario) as at_work:

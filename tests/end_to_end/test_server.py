@@ -58,7 +58,7 @@ async def test_the_same_delivery_again_changes_nothing(scenario: Scenario) -> No
         await asyncio.sleep(1)
     assert len(scenario.repo.pulls) == len(scenario.comments) == len(scenario.runs) == 1
     assert scenario.repo.branches == ("main", "patchwright/issue-1")
-    assert len(scenario.endpoint.requests) == len(FIX_TURNS) + 1  # its finish is rejected once
+    assert len(scenario.endpoint.requests) == len(FIX_TURNS)
 
 
 @pytest.mark.slow
