@@ -134,7 +134,7 @@ def _has_explained_expectations(trajectory: Trajectory, verdict: Verdict) -> boo
     points = finish.to_check if finish else ()
     kinds = {condition.kind for condition in verdict.conditions}
     return kinds == {"changed_expectations"} and any(
-        re.search(r"test|expect|assert", point) for point in points
+        re.search(r"test|expect|assert", point, re.IGNORECASE) for point in points
     )
 
 

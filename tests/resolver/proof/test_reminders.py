@@ -124,6 +124,7 @@ async def test_the_conditions_of_a_fix_are_named(open_work) -> None:
     ("point", "kind", "comes_back"),
     [
         ("test_a expected the wrong sign.", "changed_expectations", False),
+        ("Tests of the sign changed.", "changed_expectations", False),
         ("Look at the docs.", "changed_expectations", True),
         ("test_a expected the wrong sign.", "weakened_tests", True),
     ],
