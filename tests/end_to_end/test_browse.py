@@ -19,6 +19,7 @@ from patchwright.resolver.pipeline import agent_setup
 from patchwright.resolver.tool_actions.subagent_actions import Browse
 from patchwright.runtime.actions import RunShell
 from tests.end_to_end.conftest import CODE, FIX_TURNS, TESTS, Scenario
+from tests.preloaded_command import COMMAND
 from tests.resolver.git_repository import Repository
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
@@ -207,7 +208,9 @@ async def test_a_run_killed_while_browsing_counts_the_cost_and_continues(
     port = free_port()
     asks = (serves(port), RecordedTurn("Look at it.", reveals(port)))
     await scenario.script_model(*asks, *FIX_TURNS, on_request=BrowsingScript(scenario, reveals=(opens, dies)))
-    process = await scenario.cli("resolve", "--repo", str(repository.path), "--issue", str(issue))
+    process = await scenario.cli(
+        "resolve", "--repo", str(repository.path), "--issue", str(issue), program=COMMAND
+    )
     await process.communicate()
     assert process.returncode == -signal.SIGKILL and len(victims) == 1
     run = RunId(next(name for name in scenario.runs if "-browse-" not in name))

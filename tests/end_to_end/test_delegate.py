@@ -19,6 +19,7 @@ from patchwright.runtime.actions import RunShell, ViewFile
 from patchwright.runtime.observations import ActionFailure, ShellResult
 from tests.end_to_end.conftest import CODE, FIX_TURNS, TESTS, Scenario
 from tests.end_to_end.multi_agent_model import use_multi_agent_model
+from tests.preloaded_command import COMMAND
 from tests.resolver.git_repository import Repository
 
 pytestmark = pytest.mark.slow
@@ -167,7 +168,9 @@ async def test_a_run_killed_during_delegation_counts_the_cost_and_continues(
     model = await use_multi_agent_model(
         scenario, ASK, *FIX_TURNS, others={CALLERS: LOOKS, PROMISES: READS}, on_request=dies
     )
-    process = await scenario.cli("resolve", "--repo", str(repository.path), "--issue", str(issue))
+    process = await scenario.cli(
+        "resolve", "--repo", str(repository.path), "--issue", str(issue), program=COMMAND
+    )
     await process.communicate()
     assert process.returncode == -signal.SIGKILL and len(killed) == 1
     run = RunId(next(name for name in scenario.runs if "-sub-" not in name))

@@ -12,6 +12,7 @@ from patchwright.demo.recorded_model import RecordedTurn
 from patchwright.resolver.events import ModelReply, ToolResult
 from patchwright.runtime.actions import RunShell
 from tests.end_to_end.conftest import CODE, DONE, FIX, FIX_TURNS, NEW_TEST, RUN_TESTS, TESTS, Scenario
+from tests.preloaded_command import COMMAND
 from tests.resolver.git_repository import Repository
 
 
@@ -71,7 +72,7 @@ async def test_a_run_killed_during_a_model_request_ends_with_the_same_diff(
             os.kill(process.pid, signal.SIGKILL)
 
     await scenario.script_model(*turns, on_request=kill)
-    process = await scenario.cli("resolve", *start)
+    process = await scenario.cli("resolve", *start, program=COMMAND)
     await process.communicate()
     assert process.returncode == -signal.SIGKILL
     run = next(run for run in scenario.runs if run not in before)

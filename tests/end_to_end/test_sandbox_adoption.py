@@ -16,6 +16,7 @@ from patchwright.runtime.actions import RunShell, SendInput
 from patchwright.runtime.docker.reaper import RUN_LABEL as LABEL
 from patchwright.runtime.observations import ShellResult
 from tests.end_to_end.conftest import CODE, FIX, FIX_TURNS, KEY, TESTS, Scenario
+from tests.preloaded_command import COMMAND
 from tests.resolver.agent_runs import count_lost_calls
 from tests.resolver.git_repository import Repository
 
@@ -43,7 +44,9 @@ async def test_a_killed_run_continues_in_its_sandbox(
     await scenario.script_model(
         FIX_TURNS[0], REMEMBER, RecordedTurn("Recall.", RECALL), *FIX_TURNS[1:], on_request=kill
     )
-    process = await scenario.cli("resolve", "--repo", str(repository.path), "--issue", str(issue))
+    process = await scenario.cli(
+        "resolve", "--repo", str(repository.path), "--issue", str(issue), program=COMMAND
+    )
     _, error = await process.communicate()
     assert process.returncode == -signal.SIGKILL, error.decode()
     (run,) = scenario.runs

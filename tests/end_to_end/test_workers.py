@@ -11,6 +11,7 @@ from patchwright.resolver.events import AgentStopped, JobCompleted, Message
 from patchwright.resolver.run_log import FileLogStore
 from tests.end_to_end.conftest import CODE, FIX_TURNS, Scenario
 from tests.end_to_end.workers import TwoWorkers, find_run, label_issues, run_worker, wait_for_pull_requests
+from tests.preloaded_command import COMMAND
 
 pytestmark = [pytest.mark.redis, pytest.mark.slow]
 
@@ -32,7 +33,7 @@ async def test_a_worker_on_another_disk_runs_the_jobs_that_a_receiver_stored(
 async def test_the_run_of_a_killed_worker_is_completed_by_another_on_another_disk(
     scenario: Scenario, tmp_path: Path
 ) -> None:
-    two = TwoWorkers(scenario, tmp_path)
+    two = TwoWorkers(scenario, tmp_path, COMMAND)
 
     def kill(turn: int, body: object) -> None:
         """While the model computes its third reply."""
