@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         ToolRequest,
         default_agent,
     )
+    from patchwright.sdk.api_remote_workspace import APIRemoteWorkspace
     from patchwright.sdk.base_workspace import BaseWorkspace, CommandOutput
     from patchwright.sdk.conversation import BaseConversation, ConversationState
     from patchwright.sdk.docker_workspace import DockerWorkspace
@@ -55,6 +56,7 @@ _MODULES = {
     "sdk.server_client": "ServerError",
     "sdk.resolution": "Resolution aresolve_issue resolve_issue",
     "sdk.tools": "Tool tool",
+    "sdk.api_remote_workspace": "APIRemoteWorkspace",
     "sdk.base_workspace": "BaseWorkspace CommandOutput",
     "sdk.docker_workspace": "DockerWorkspace",
     "sdk.local_workspace": "LocalWorkspace",
@@ -66,6 +68,7 @@ _LAZY_CLASSES = {"LLM", "Agent"}
 
 __all__ = [
     "LLM",
+    "APIRemoteWorkspace",
     "Agent",
     "AgentState",
     "BaseAgent",

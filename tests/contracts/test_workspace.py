@@ -8,18 +8,22 @@ from pathlib import Path
 import pytest
 
 from patchwright import (
+    APIRemoteWorkspace,
     BaseWorkspace,
     Conversation,
     DockerWorkspace,
     LocalConversation,
     LocalWorkspace,
+    RemoteConversation,
     RemoteWorkspace,
+    ServerError,
     Workspace,
     default_agent,
 )
 from patchwright.demo.recorded_model import RecordedTurn
 from patchwright.resolver.errors import WorkspaceError
 from patchwright.runtime.actions import ReplaceText, RunShell
+from tests.contracts.runtime_api import API_KEY, serve_runtime_api
 from tests.contracts.workspace_servers import serve_workspaces
 from tests.resolver.git_repository import Repository
 from tests.sdk.model_endpoint import serve_model
@@ -28,6 +32,7 @@ KINDS = [
     "local",
     pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.slow]),
     pytest.param("remote", marks=[pytest.mark.docker, pytest.mark.slow]),
+    pytest.param("provisioned", marks=[pytest.mark.docker, pytest.mark.slow]),
 ]
 BASE_IMAGE = "debian:bookworm-slim"
 
@@ -38,12 +43,19 @@ def data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def open_workspace(kind: str, project: Path) -> Iterator[BaseWorkspace]:
+def open_remote_workspace(kind: str, data: Path) -> Iterator[BaseWorkspace]:
     if kind == "remote":
-        with (
-            serve_workspaces(project.parent / "server") as (host, key),
-            Workspace(host=host, api_key=key) as workspace,
-        ):
+        with serve_workspaces(data) as (host, key), Workspace(host=host, api_key=key) as workspace:
+            yield workspace
+    else:
+        with serve_runtime_api(data) as (url, _), APIRemoteWorkspace(url, API_KEY) as provisioned:
+            yield provisioned
+
+
+@contextmanager
+def open_workspace(kind: str, project: Path) -> Iterator[BaseWorkspace]:
+    if kind in {"remote", "provisioned"}:
+        with open_remote_workspace(kind, project.parent / "server") as workspace:
             for file in project.iterdir():
                 workspace.file_upload(file.name, file.read_bytes())
             yield workspace
@@ -82,7 +94,7 @@ def test_a_workspace_runs_commands_and_moves_files(workspace: BaseWorkspace) -> 
 
 
 def test_a_workspace_tells_what_was_changed_since_it_was_opened(workspace: BaseWorkspace) -> None:
-    if type(workspace).__name__ == "RemoteWorkspace":
+    if isinstance(workspace, RemoteWorkspace):
         workspace.execute_command("git add -A && git commit -qm uploaded")
     before = workspace.changed_files()
     assert "new" not in before
@@ -104,8 +116,8 @@ def test_the_same_conversation_runs_in_every_workspace(workspace: BaseWorkspace)
         ),
         Conversation(default_agent(llm), workspace) as conversation,
     ):
-        is_remote = type(workspace).__name__ == "RemoteWorkspace"
-        assert type(conversation).__name__ == ("RemoteConversation" if is_remote else "LocalConversation")
+        is_remote = isinstance(workspace, RemoteWorkspace)
+        assert isinstance(conversation, RemoteConversation if is_remote else LocalConversation)
         conversation.send_message("Make add() add.")
         state = conversation.run()
         assert (state.status, state.answer, state.steps) == ("finished", "It adds now.", 2)
@@ -145,6 +157,31 @@ def test_a_local_workspace_refuses_paths_outside_its_directory(tmp_path: Path) -
                 workspace.file_upload(path, b"x")
             with pytest.raises(WorkspaceError):
                 workspace.file_download(path)
+
+
+@pytest.mark.slow
+@pytest.mark.docker
+def test_an_api_provisions_a_runtime_and_deletes_it_when_the_block_ends(tmp_path: Path) -> None:
+    with serve_runtime_api(tmp_path / "api") as (url, api):
+        with APIRemoteWorkspace(url, API_KEY) as workspace:
+            assert [runtime["status"] for runtime in api.runtimes.values()] == ["running"]
+            assert workspace.execute_command("echo works").stdout == "works\n"
+        assert api.runtimes == {}
+        with pytest.raises(ZeroDivisionError), APIRemoteWorkspace(url, API_KEY):
+            raise ZeroDivisionError
+        assert api.runtimes == {}
+
+
+@pytest.mark.parametrize(
+    ("status", "message"), [("error", "its status is 'error'"), ("starting", "within 2 s")]
+)
+def test_a_runtime_that_does_not_start_is_deleted(status: str, message: str, tmp_path: Path) -> None:
+    with serve_runtime_api(tmp_path, status) as (url, api):
+        with pytest.raises(WorkspaceError, match=message), APIRemoteWorkspace(url, API_KEY, start_timeout=2):
+            raise AssertionError("The runtime did not start.")
+        assert api.runtimes == {} and api.requests[-1][0] == "DELETE"
+        with pytest.raises(ServerError, match="No key"), APIRemoteWorkspace(url):
+            raise AssertionError("The API rejects requests without a key.")
 
 
 @pytest.mark.slow

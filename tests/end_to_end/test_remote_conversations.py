@@ -14,7 +14,7 @@ from pydantic import SecretStr
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from patchwright import Conversation, RemoteWorkspace, default_agent
+from patchwright import BaseWorkspace, Conversation, DockerWorkspace, RemoteWorkspace, default_agent
 from patchwright.demo.recorded_model import RecordedTurn
 from patchwright.resolver.events import Entry
 from patchwright.resolver.tool_actions.control_actions import Finish
@@ -222,3 +222,28 @@ def test_a_call_waits_on_the_server_until_the_client_decides_about_exactly_this_
         assert "pushed" in workspace.execute_command("ls").stdout
         conversation.set_confirmation("always")
         assert conversation.agent.confirm == "always"
+
+
+def test_a_remote_run_has_the_events_of_a_local_one(server: str) -> None:
+    def drop_what_differs(value: object) -> object:
+        """Drops the durations and the random id of the message."""
+        if isinstance(value, list):
+            return [drop_what_differs(item) for item in value]
+        if isinstance(value, dict):
+            kept = value.keys() - {"seconds", "trigger_id"}
+            return {key: drop_what_differs(value[key]) for key in kept}
+        return value
+
+    def run_in(workspace: BaseWorkspace) -> object:
+        with (
+            serve_model(WRITE, LOOK, DONE) as (llm, _),
+            Conversation(default_agent(llm), workspace) as conversation,
+        ):
+            conversation.send_message("Write one.txt.")
+            assert conversation.run().status == "finished"
+            return drop_what_differs([entry.event.model_dump(mode="json") for entry in conversation.events])
+
+    with DockerWorkspace(image="debian:bookworm-slim", features=()) as local:
+        expected = run_in(local)
+    with RemoteWorkspace(server, TOKEN) as remote:
+        assert run_in(remote) == expected
