@@ -3,18 +3,18 @@
 import os
 import sys
 
-from patchwright import LLM, Conversation, Entry, default_agent
+from patchwright import LLM, Conversation, Entry, ModelReply, ToolResult, default_agent
 
 edits = 0
 
 
 def show(entry: Entry) -> None:
     global edits
-    if entry.event.kind == "model_reply":
+    if isinstance(entry.event, ModelReply):
         for call in entry.event.calls:
             print(entry.seq, call.action.describe().title)
             edits += call.action.is_edit
-    if entry.event.kind == "tool_result" and edits == 1:
+    if isinstance(entry.event, ToolResult) and edits == 1:
         edits += 1
         conversation.pause()
 
