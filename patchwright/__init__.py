@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from patchwright.resolver.errors import (
+        LogError,
         LogLocked,
         ModelAccessDenied,
         ModelError,
@@ -60,7 +61,7 @@ _MODULES = {
     "sdk.llm": "LLM RouterLLM",
     "sdk.local_conversation": "LocalConversation",
     "sdk.remote_conversation": "RemoteConversation",
-    "resolver.errors": "LogLocked ModelAccessDenied ModelError SettingsError UsageError WorkspaceError",
+    "resolver.errors": "LogError LogLocked ModelAccessDenied ModelError SettingsError UsageError WorkspaceError",
     "resolver.events": "AgentStopped AuxiliaryModelCall Checkpoint Entry Message ModelReply SystemPrompt ToolResult",
     "resolver.run_events": "Condensation NetworkAccess Paused SubagentSpawned",
     "runtime.errors": "SandboxError",
@@ -97,6 +98,7 @@ __all__ = [
     "Entry",
     "LocalConversation",
     "LocalWorkspace",
+    "LogError",
     "LogLocked",
     "Message",
     "ModelAccessDenied",

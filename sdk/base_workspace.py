@@ -61,10 +61,10 @@ class BaseWorkspace(ABC):
 
     def file_upload(self, path: str, content: bytes) -> None:
         """Writes a file and creates missing directories. `path` is relative to the directory or absolute."""
-        run_blocking(self._upload(path, content))
+        run_blocking(self._upload(path, _to_bytes(content)))
 
     async def afile_upload(self, path: str, content: bytes) -> None:
-        await run_in_background(self._upload(path, content))
+        await run_in_background(self._upload(path, _to_bytes(content)))
 
     def file_download(self, path: str) -> bytes:
         """Returns the content of a file. Raises FileNotFoundError if there is no such file."""
@@ -109,3 +109,8 @@ class BaseWorkspace(ABC):
 
     @abstractmethod
     async def _diff(self) -> bytes: ...
+
+
+def _to_bytes(content: bytes) -> bytes:
+    """Raises TypeError for a text, which pydantic would decode as base64."""
+    return bytes(memoryview(content))

@@ -1,5 +1,6 @@
 """Conversations with an agent: the same interface in this process and on a server."""
 
+import asyncio
 from abc import ABC, abstractmethod
 from decimal import Decimal
 from types import TracebackType
@@ -63,6 +64,14 @@ class BaseConversation(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.close)
 
     @property
     def cost(self) -> Decimal:

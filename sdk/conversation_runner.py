@@ -7,8 +7,8 @@ from collections import deque
 from patchwright.resolver.agent.agent import Agent as AgentLoop
 from patchwright.resolver.confirmation import CallDecision
 from patchwright.resolver.domain import JobId, RunId, StopReason
-from patchwright.resolver.errors import UsageError
-from patchwright.resolver.events import Message, SystemPrompt, Trajectory
+from patchwright.resolver.errors import ModelAccessDenied, UsageError
+from patchwright.resolver.events import AgentStopped, Message, SystemPrompt, Trajectory
 from patchwright.resolver.llm.prompt_fingerprint import tool_schemas
 from patchwright.resolver.rendering.template_renderer import render_prompt
 from patchwright.resolver.run_calls import get_confirmation
@@ -17,6 +17,7 @@ from patchwright.resolver.run_log import LogStore, RunLog
 from patchwright.resolver.secrets import Secrets
 from patchwright.resolver.text.untrusted import quote
 from patchwright.resolver.tool_actions.control_actions import Finish
+from patchwright.runtime.errors import SandboxError
 from patchwright.sdk.agent_loop import (
     ConversationPolicy,
     Safeguards,
@@ -30,6 +31,7 @@ from patchwright.sdk.docker_workspace import DockerWorkspace
 from patchwright.sdk.sandbox_workspace import SandboxWorkspace
 
 WORKING = "The agent is working."
+CONTINUED = "The work was interrupted. Continue where you stopped."
 MAX_REASON = 10_000  # characters of the reason for a rejection
 
 
@@ -104,11 +106,16 @@ class ConversationRunner:
             await self._restore_work_tree()
             if isinstance(self.agent, CustomAgent) and not self._has_run:
                 self.agent.reset()
+            if (stopped := self.log.trajectory.agent_stopped) and stopped.reason in {"error", "limit"}:
+                await self.log.append(Message(text=CONTINUED, source="resume"))
             loop = self._build_loop()
             self._has_run = True
             await loop.run(self.log)
         except PauseRequested:
             await self.log.append(Paused())
+        except (ModelAccessDenied, SandboxError) as exc:
+            await self.log.append(AgentStopped(reason="error", detail=str(exc)))
+            raise
         finally:
             self.is_running = False
             while self._new_messages:  # They arrived after the last step.

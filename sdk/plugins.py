@@ -33,7 +33,11 @@ class Extensible(FrozenModel):
     @model_validator(mode="wrap")
     @classmethod
     def _choose_class(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        if not isinstance(value, dict) or "kind" not in value:
+        if not isinstance(value, dict):
+            return handler(value)
+        if "kind" not in value:
+            if cls.__name__.startswith("Base"):
+                raise ValueError("the field `kind` is missing")
             return handler(value)
         fields = {key: field for key, field in value.items() if key != "kind"}
         chosen = cls._find_class(str(value["kind"]))

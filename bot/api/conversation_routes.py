@@ -5,6 +5,7 @@ import contextlib
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, HTTPException, Path, Query, Response, Security, WebSocket
+from fastapi.exceptions import RequestValidationError
 from fastapi.websockets import WebSocketDisconnect, WebSocketState
 from pydantic import ConfigDict, Field, ValidationError
 
@@ -121,7 +122,7 @@ async def create_conversation(
     try:
         agent = BaseAgent.model_validate(body.agent)
     except ValidationError as exc:
-        raise invalid_field("agent", _describe(exc)) from exc
+        raise _invalid_agent(exc) from exc
     if await service.records.get_workspace(body.workspace) is None:
         raise HTTPException(404, "Workspace not found.")
     record, is_new = await service.create(body.id, agent, body.workspace)
@@ -181,7 +182,7 @@ async def reject_call(_: Writer, record: Found, body: Rejection, service: Servic
     return await service.get_state(record)
 
 
-@router.delete("/{id}", status_code=204, responses=problems(404, 409))
+@router.delete("/{id}", status_code=204, response_class=Response, responses=problems(404, 409))
 async def delete_conversation(_: Writer, record: Found, service: Service) -> None:
     """Deletes a conversation with its log. Its workspace stays."""
     await service.delete(record)
@@ -191,8 +192,11 @@ async def delete_conversation(_: Writer, record: Found, service: Service) -> Non
 async def list_events(
     _: Reader, record: Found, service: Service, query: Annotated[PageQuery, Query()]
 ) -> EventPage:
-    """Returns the log without its first `after` entries, at most 1000 entries. A WebSocket on the same path with the
-    same header sends all of them, and then each new one, in order and once.
+    """Returns the log without its first `after` entries, at most 1000 entries.
+
+    A WebSocket on the same path, with the same header and `after`, sends all of these entries and then each new one, in
+    order and once. Each message is one `Log.Entry` as JSON. The connection stays open when the agent stops. If it
+    drops, connect again, with the number of entries that you have as `after`.
     """
     entries = await service.list_entries(record.log, query.after, PAGE_SIZE)
     return EventPage(entries=entries, next=query.after + len(entries))
@@ -229,6 +233,7 @@ async def _wait_for_disconnect(websocket: WebSocket) -> None:
             await websocket.receive_text()
 
 
-def _describe(error: ValidationError) -> str:
+def _invalid_agent(error: ValidationError) -> RequestValidationError:
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
+    field = ".".join(str(part) for part in ("agent", *first["loc"]))
+    return invalid_field(field, first["msg"].removeprefix("Value error, "))

@@ -5,7 +5,7 @@ from http import HTTPStatus
 from typing import Any
 
 from fastapi import HTTPException, Request, Response
-from fastapi.exceptions import RequestValidationError
+from fastapi.exceptions import RequestValidationError, WebSocketRequestValidationError
 from pydantic import ConfigDict, Field
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.routing import Match
@@ -87,7 +87,7 @@ async def handle_api_error(request: Request, error: Exception) -> Response:
             return problem_response(
                 415, "Send the body as JSON, with the header Content-Type: application/json."
             )
-        case RequestValidationError():
+        case RequestValidationError() | WebSocketRequestValidationError():
             errors = [_field_error(one) for one in error.errors()]
             first = errors[0]
             return problem_response(422, f"{first.field or 'The body'}: {first.message.rstrip('.')}.", errors)

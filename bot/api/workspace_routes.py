@@ -34,6 +34,7 @@ class WorkspaceBody(FrozenModel):
     image: str | None
     """Base image; null for the server's own."""
     network: str
+    """Network access: what was asked for, but at most what the server allows."""
     working_dir: str
     """Absolute path of the work tree in the container."""
 
@@ -76,7 +77,7 @@ async def read_workspace(_: Reader, record: Found, service: Service) -> Workspac
         return _describe(record, workspace)
 
 
-@router.delete("/{id}", status_code=204, responses=problems(404, 409))
+@router.delete("/{id}", status_code=204, response_class=Response, responses=problems(404, 409))
 async def delete_workspace(_: Writer, record: Found, service: Service) -> None:
     """Removes a workspace with its files and its container."""
     await service.workspaces.delete(record.id)
@@ -92,6 +93,7 @@ async def execute(_: Writer, record: Found, body: CommandBody, service: Service)
 @router.put(
     "/{id}/files",
     status_code=204,
+    response_class=Response,
     responses=problems(404, 408, 409, 413, 422, 503),
     openapi_extra=BINARY_BODY,
 )
@@ -146,6 +148,6 @@ def _describe(record: WorkspaceRecord, workspace: ServerWorkspace) -> WorkspaceB
     return WorkspaceBody(
         id=record.id,
         image=record.spec.image,
-        network=record.spec.network,
+        network=workspace.network,
         working_dir=workspace.working_dir,
     )

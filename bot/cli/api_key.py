@@ -28,7 +28,8 @@ def add(commands: Subparsers) -> None:
         "--scope",
         action="append",
         metavar="SCOPE",
-        help="what a new key permits: jobs:read or jobs:write; may be repeated (default: everything)",
+        help="what a new key permits: jobs:read, jobs:write, conversations:read or conversations:write; may be "
+        "repeated (default: everything)",
     )
     add_config_and_json_options(command)
     command.set_defaults(handler=run)

@@ -26,7 +26,7 @@ class ServerWorkspace(DockerWorkspace):
         sandboxes: "Sandboxes",
         save_patch: Callable[[Patch], Awaitable[None]],
     ) -> None:
-        super().__init__(network=record.spec.network)
+        super().__init__(network=sandboxes.network)
         self._sandboxes = sandboxes
         self._initial_patch = record.patch
         self._save_patch = save_patch

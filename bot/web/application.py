@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 from fastapi import Request, Response
-from fastapi.exceptions import RequestValidationError
+from fastapi.exceptions import RequestValidationError, WebSocketRequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import Route
 from starlette.types import ASGIApp
@@ -76,7 +76,8 @@ def create_application(api: ApiDependencies, dashboard: DashboardDependencies | 
     if dashboard is not None:
         add_dashboard(app, dashboard)
         handle_page = handle_page_error
-    for error in (HTTPException, RequestValidationError, *API_ERRORS, Exception):
+    invalid = (RequestValidationError, WebSocketRequestValidationError)
+    for error in (HTTPException, *invalid, *API_ERRORS, Exception):
         app.add_exception_handler(error, _choose_handler(handle_page))
     app.add_middleware(ApiMiddleware)
     return RequestIdMiddleware(SecurityHeadersMiddleware(app))

@@ -91,6 +91,8 @@ def test_a_workspace_runs_commands_and_moves_files(workspace: BaseWorkspace) -> 
     assert workspace.file_download("new/data.bin") == b""
     with pytest.raises(FileNotFoundError):
         workspace.file_download("missing.txt")
+    with pytest.raises(TypeError):
+        workspace.file_upload("text.txt", "dGV4dA==")  # type: ignore[arg-type]
 
 
 def test_a_workspace_tells_what_was_changed_since_it_was_opened(workspace: BaseWorkspace) -> None:

@@ -16,7 +16,7 @@ from websockets.exceptions import InvalidStatus
 
 from patchwright import BaseWorkspace, Conversation, DockerWorkspace, RemoteWorkspace, default_agent
 from patchwright.demo.recorded_model import RecordedTurn
-from patchwright.resolver.events import Entry
+from patchwright.resolver.events import AgentStopped, Entry
 from patchwright.resolver.tool_actions.control_actions import Finish
 from patchwright.runtime.actions import CreateFile, RunShell
 from patchwright.sdk.server_client import ServerError
@@ -166,6 +166,11 @@ def test_mistakes_are_named_by_the_server(server: str) -> None:
     wrong = {"workspace": "w", "agent": agent | {"tools": ["run_shel"]}}
     assert post("/conversations", wrong)[0] == 422
     assert "unknown tool 'run_shel'" in post("/conversations", wrong)[1]
+    for part, sentence in (
+        ({"llm": agent["llm"]}, "agent: the field `kind` is missing."),
+        ({"kind": "Agent", "llm": {"kind": "LLM"}}, "agent.llm.model: Field required."),
+    ):
+        assert post("/conversations", {"workspace": "w", "agent": part}) == (422, sentence)
     with RemoteWorkspace(server, TOKEN) as workspace:
         body = {"id": "c", "workspace": workspace.id, "agent": agent}
         created = httpx.post(f"{server}/conversations", json=body, headers=AUTHORIZED)
@@ -180,8 +185,22 @@ def test_mistakes_are_named_by_the_server(server: str) -> None:
         assert (state["id"], state["status"], state["steps"], state["cost"]) == ("c", "idle", 0, "0")
         listed = httpx.get(f"{server}/conversations", headers=AUTHORIZED).json()["conversations"]
         assert [(one["id"], one["status"]) for one in listed] == [("c", "idle")]
-        assert httpx.delete(f"{server}/conversations/c", headers=AUTHORIZED).status_code == 204
+        deleted = httpx.delete(f"{server}/conversations/c", headers=AUTHORIZED)
+        assert (deleted.status_code, deleted.headers.get("content-type")) == (204, None)
         assert httpx.get(f"{server}/conversations/c", headers=AUTHORIZED).status_code == 404
+
+
+async def test_a_websocket_with_a_wrong_number_gets_the_problem(server: str) -> None:
+    url = f"{server.replace('http', 'ws')}/conversations/c/events?after=-1"
+    with pytest.raises(InvalidStatus) as caught:
+        await connect(url, additional_headers=AUTHORIZED)
+    assert caught.value.response.status_code == 422
+    assert json.loads(caught.value.response.body)["detail"].startswith("after: ")
+
+
+def test_a_workspace_says_which_network_it_has(server: str) -> None:
+    response = httpx.post(f"{server}/workspaces", json={"network": "open"}, headers=AUTHORIZED)
+    assert response.json()["network"] == "none"  # The setting of this server permits no more.
 
 
 def test_a_wrong_key_is_corrected_by_creating_the_conversation_again(server: str) -> None:
@@ -191,6 +210,8 @@ def test_a_wrong_key_is_corrected_by_creating_the_conversation_again(server: str
         conversation.send_message("Look.")
         state = conversation.run()
         assert state.status == "error" and "rejects the API key" in state.detail
+        stopped = conversation.events[-1].event
+        assert isinstance(stopped, AgentStopped) and stopped.detail == state.detail
         assert Conversation(default_agent(llm), workspace, id="corrected").run().status == "finished"
 
 
@@ -224,7 +245,9 @@ def test_a_call_waits_on_the_server_until_the_client_decides_about_exactly_this_
         assert conversation.agent.confirm == "always"
 
 
-def test_a_remote_run_has_the_events_of_a_local_one(server: str) -> None:
+def test_a_remote_run_has_the_events_of_a_local_one(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def drop_what_differs(value: object) -> object:
         """Drops the durations and the random id of the message."""
         if isinstance(value, list):
@@ -243,7 +266,8 @@ def test_a_remote_run_has_the_events_of_a_local_one(server: str) -> None:
             assert conversation.run().status == "finished"
             return drop_what_differs([entry.event.model_dump(mode="json") for entry in conversation.events])
 
-    with DockerWorkspace(image="debian:bookworm-slim", features=()) as local:
+    monkeypatch.setenv("PATCHWRIGHT_DATA", str(tmp_path / "data"))
+    with DockerWorkspace(image="debian:bookworm-slim", features=(), network="none") as local:
         expected = run_in(local)
     with RemoteWorkspace(server, TOKEN) as remote:
         assert run_in(remote) == expected
