@@ -13,6 +13,7 @@ from typing import Self
 from patchwright.resolver.domain import Patch, TestRun, Verdict
 from patchwright.resolver.git.workspaces import ABSENT, Workspace
 from patchwright.resolver.preparation.added_packages import install_added_packages
+from patchwright.resolver.preparation.installed_version import find_version_change, install_version
 from patchwright.resolver.proof.baseline import BaselineRuns
 from patchwright.resolver.proof.canaries import Canary
 from patchwright.resolver.proof.collection_errors import find_added_symbols, skip_unrelated_errors
@@ -33,7 +34,7 @@ from patchwright.resolver.proof.runner_config import find_reverted_test_config
 from patchwright.resolver.proof.test_helpers import find_test_helpers
 from patchwright.resolver.proof.unchanged_tests import restore_known_results
 from patchwright.resolver.proof.unusual_files import find_unusual_files
-from patchwright.resolver.proof.verdict import decide_verdict
+from patchwright.resolver.proof.verdict import accept_version, decide_verdict
 from patchwright.resolver.proof.verdict_merge import merge_verdicts
 from patchwright.resolver.proof.weakened_tests import find_weakened_tests
 from patchwright.resolver.suites.affected_tests import find_affected_tests, find_tests_using
@@ -87,13 +88,17 @@ async def verify_patch(
     if not affected_suites:
         return await mark_documentation(decide_verdict(patch, None, test_edits), workspace, changes)
     parts = await split_patch(workspace, patch, changes, reverted_config, helpers)
+    versions = await find_version_change(workspace, patch, changes)
     verdicts: list[Verdict] = []
     for number, suite in enumerate(affected_suites, start=1):
         role = name if number == 1 else f"{name}-{number}"
         verification = _SuiteVerification(
             workspace, patch, parts, test_edits, suite, sandboxes, patched, role, setup.seconds, baseline_runs
         )
-        verdicts.append(await verification.verdict(on_first_verdict))
+        if versions is None:
+            verdicts.append(await verification.verdict(on_first_verdict))
+        else:
+            verdicts.append(await verification.verdict_with_version(versions))
         if verdicts[-1].partial:
             break
     return await mark_documentation(merge_verdicts(tuple(verdicts)), workspace, changes)
@@ -133,6 +138,20 @@ class _SuiteVerification:
         if patch_tests is None:
             own, patch_tests = await self._verify_patch_tests(evidence.before)
         return await own._decide(evidence, patch_tests)
+
+    async def verdict_with_version(self, versions: tuple[str, str]) -> Verdict:
+        """Returns the verdict on a patch that changes the version of the project from one to the other. If tests fail
+        with it, they run again with the new version in the installed metadata. That the tests then pass is a condition.
+        """
+        verdict = await self.verdict(require_all_tests)
+        if not (failing := frozenset((*verdict.pass_to_fail, *verdict.patch_tests_failing))):
+            return verdict
+        patched = await install_version(self.workspace, versions, self.patched, self.name)
+        if patched is None:
+            return verdict
+        own = replace(self, patched=patched, name=f"{self.name}-version")
+        again = await own.verdict(require_all_tests)
+        return accept_version(verdict, again, failing, versions)
 
     async def _decide(self, evidence: Evidence, patch_tests: PatchTests | None) -> Verdict:
         verdict = decide_verdict(self.patch, replace(evidence, patch_tests=patch_tests), self.test_edits)
