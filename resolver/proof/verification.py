@@ -76,18 +76,23 @@ async def verify_patch(
     # The repository's tests run with the base version of their helpers.
     helpers = await find_test_helpers(workspace, changes, affected_suites, baseline_runs.get_read_files)
     helpers -= reverted_config
+    tests = frozenset(
+        change.path
+        for change in changes
+        if is_test_file(change.path) or any(suite.is_test_file(change.path) for suite in affected_suites)
+    )
     patched, packages = await install_added_packages(workspace, patch, changes, sandboxes, name)
     test_edits = TestEdits(
-        weakened_tests=await find_weakened_tests(workspace, patch, changes),
+        weakened_tests=await find_weakened_tests(workspace, patch, changes, tests),
         deleted_test_files=tuple(
-            change.path for change in changes if change.mode == ABSENT and is_test_file(change.path)
+            change.path for change in changes if change.mode == ABSENT and change.path in tests
         ),
         reverted_test_config=tuple(sorted(reverted_config | helpers)),
         added_packages=packages,
     )
     if not affected_suites:
         return await mark_documentation(decide_verdict(patch, None, test_edits), workspace, changes)
-    parts = await split_patch(workspace, patch, changes, reverted_config, helpers)
+    parts = await split_patch(workspace, patch, changes, reverted_config, helpers | tests)
     versions = await find_version_change(workspace, patch, changes)
     verdicts: list[Verdict] = []
     for number, suite in enumerate(affected_suites, start=1):
@@ -168,7 +173,8 @@ class _SuiteVerification:
     async def _affected_tests(self) -> tuple[str, ...]:
         if not self.suite.can_select_files or not self.parts.code_changes:
             return ()
-        files = frozenset(change.path for change in self.parts.test_changes if is_test_file(change.path))
+        paths = (change.path for change in self.parts.test_changes)
+        files = frozenset(filter(self.suite.is_test_file, paths))
         return await find_affected_tests(self.workspace, self.parts.code_changes, files, self.suite)
 
     async def _collect_evidence(
@@ -275,7 +281,9 @@ class _SuiteVerification:
         """Runs the tests that the patch changes, adds or deletes. Returns None if there are none."""
         if not self.parts.test_changes:
             return None
-        changed = {change.path: change for change in self.parts.test_changes if is_test_file(change.path)}
+        changed = {
+            change.path: change for change in self.parts.test_changes if self.suite.is_test_file(change.path)
+        }
         files = frozenset(path for path in changed if self.suite.runs_test_file(path))
         existing_files = tuple(sorted(path for path in files if changed[path].mode != ABSENT))
         if not files:

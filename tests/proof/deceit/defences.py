@@ -13,6 +13,7 @@ from patchwright.resolver.proof import patch_parts, runner_config, verdict, veri
 from patchwright.resolver.proof.canaries import Canary
 from patchwright.resolver.proof.evidence import PatchTests
 from patchwright.resolver.security import patch_policy
+from patchwright.resolver.suites.suite import Suite
 
 
 def test_config_from_base(monkeypatch: MonkeyPatch) -> None:
@@ -99,6 +100,7 @@ def tests_from_base(monkeypatch: MonkeyPatch) -> None:
 
     monkeypatch.setattr(patch_parts, "is_test_related", lambda path: False)
     monkeypatch.setattr(verification, "is_test_file", lambda path: False)
+    monkeypatch.setattr(Suite, "is_test_file", lambda self, path: False)
     monkeypatch.setattr(verification, "find_weakened_tests", find_none)
 
 
