@@ -15,6 +15,7 @@ from patchwright.resolver.domain import Patch
 from patchwright.resolver.git.workspaces import ABSENT, FileChange, Workspace
 from patchwright.resolver.rendering.filters import list_names
 from patchwright.resolver.suites.file_classifier import is_test_related
+from patchwright.resolver.suites.product_files import find_product_files
 from patchwright.runtime.output_text import clip_line
 
 MAX_FILES = 100
@@ -187,12 +188,13 @@ async def find_review_notes(workspace: Workspace, patch: Patch, changes: tuple[F
     """
     files = [change for change in changes if change.mode.startswith("100")]
     scanned = [change for change in files if change.size <= MAX_FILE_BYTES][:MAX_FILES]
+    product = await find_product_files(workspace, changes)
     kinds = (*(note for _, _, note in PATTERNS), TEST_SUPPORT)
     notes: dict[str, dict[str, str]] = {note: {} for note in kinds}
     for change in scanned:
         new = (await workspace.read_patched(patch, change.path) or b"").decode(errors="replace")
         old = "" if change.old_mode == ABSENT else await workspace.read(change.path) or ""
-        for note, sentence in scan_added_lines(change.path, old, new).items():
+        for note, sentence in scan_added_lines(change.path, old, new, change.path in product).items():
             notes[note][change.path] = sentence
     sentences = [sentence for by_path in notes.values() for sentence in _limit_notes(by_path)]
     if skipped_count := len(files) - len(scanned):
@@ -216,9 +218,10 @@ def _limit_notes(notes: dict[str, str]) -> list[str]:
     )
 
 
-def scan_added_lines(path: str, old: str, new: str) -> dict[str, str]:
+def scan_added_lines(path: str, old: str, new: str, is_product: bool = False) -> dict[str, str]:
     """Compares two versions of a file. Returns one sentence for each pattern that matches an added line, and one if
-    the file is part of the product but seems to help tests. The keys are the notes of the patterns.
+    the file is part of the product but seems to help tests. The keys are the notes of the patterns. `is_product` is set
+    if the file is part of the product although its path says that it belongs to the tests.
     """
     old_lines = Counter(map(str.strip, old.splitlines()))
     added, lines = [], new.splitlines()
@@ -228,7 +231,7 @@ def scan_added_lines(path: str, old: str, new: str) -> dict[str, str]:
         else:
             added.append((number, _join_split_name(line, "".join(lines[number : number + 1]))))
     sentences = {}
-    is_product = not is_test_related(path) and not path.lower().endswith(PROSE_SUFFIXES)
+    is_product |= not is_test_related(path) and not path.lower().endswith(PROSE_SUFFIXES)
     for pattern, in_tests, note in PATTERNS:
         if in_tests or is_product:
             matches = [(number, match) for number, line in added if (match := pattern.search(line))]
