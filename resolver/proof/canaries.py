@@ -43,7 +43,7 @@ class Canary(FrozenModel):
         None if the runner does not support canaries.
         """
         token, good, bad = (secrets.token_hex(8) for _ in range(3))
-        name = _name_sibling(PurePosixPath(file).name, token)
+        name = name_sibling(PurePosixPath(file).name, token)
         if runner not in CANARY_SOURCES or name is None:
             return None
         path = str(PurePosixPath(file).with_name(name))
@@ -129,7 +129,7 @@ def _take_one(count: re.Match[str]) -> str:
     return f"{left} {count[2]}{count[3] or ''}" if left else ""
 
 
-def _name_sibling(name: str, token: str) -> str | None:
+def name_sibling(name: str, token: str) -> str | None:
     """Returns a file name that a runner collects if it collects `name`, or None if the language has no canaries.
     Runners run the file last: some of them stop at the first failure, and tests before it may change the runner.
     """

@@ -19,6 +19,7 @@ from patchwright.resolver.proof.canaries import Canary
 from patchwright.resolver.proof.collection_errors import find_added_symbols, skip_unrelated_errors
 from patchwright.resolver.proof.documentation import mark_documentation
 from patchwright.resolver.proof.evidence import Evidence, PatchTests, TestEdits
+from patchwright.resolver.proof.nested_checks import require_nested_checks
 from patchwright.resolver.proof.patch_parts import PatchParts, split_patch
 from patchwright.resolver.proof.plain_environment import require_plain_environment
 from patchwright.resolver.proof.python_modules import find_shadowing_modules
@@ -161,8 +162,10 @@ class _SuiteVerification:
     async def _decide(self, evidence: Evidence, patch_tests: PatchTests | None) -> Verdict:
         verdict = decide_verdict(self.patch, replace(evidence, patch_tests=patch_tests), self.test_edits)
         verdict = await require_plain_environment(verdict, self.suite, self._run_plain)
+        with_tests = self.parts.with_tests
+        verdict = await require_nested_checks(self.workspace, with_tests, self.suite, verdict, self._run)
         unusual_files = await find_unusual_files(
-            self.workspace, self.parts.with_tests, self.parts.code_changes, self.suite, verdict, self._run
+            self.workspace, with_tests, self.parts.code_changes, self.suite, verdict, self._run
         )
         return verdict.model_copy(update={"unusual_files": unusual_files})
 

@@ -8,15 +8,13 @@ words is not found.
 """
 
 import re
-import unicodedata
-from collections import Counter
 
 from patchwright.resolver.domain import Patch
 from patchwright.resolver.git.workspaces import ABSENT, FileChange, Workspace
 from patchwright.resolver.rendering.filters import list_names
+from patchwright.resolver.security.added_lines import describe_lines, find_added_lines, get_excerpt
 from patchwright.resolver.suites.file_classifier import is_test_related
 from patchwright.resolver.suites.product_files import find_product_files
-from patchwright.runtime.output_text import clip_line
 
 MAX_FILES = 100
 MAX_FILE_BYTES = 1_000_000  # bytes per file
@@ -142,6 +140,11 @@ COMPUTED_NAMES = re.compile(
     # Ruby, Rust, Java
     r"|\b(?:instance|class|module)_eval\b|\bconst_get\b|\basm!\(|\btransmute\b|\bClass\.forName\(|\bsetAccessible\(|\bdefineClass\b"
 )
+# Matches a line of a check, or of a script that fails. A part of the tests may lose it without a test name in its path.
+REMOVED_CHECKS = re.compile(
+    r"^\s*assert\b|\bassert\w*\s*[(!]|\bAssertionError\b|\bexpect\(|\bSystemExit\b|\b(?:sys|process|os)\.exit\("
+    r"|\bexit [1-9]|\|\| exit|\bset -e|^\s*(?:diff|cmp)\b|\bgrep -q|^\s*\[\[?\s.*\s\]\]?\s*(?:$|\|\||&&)"
+)
 GO_FILE_NAMES = re.compile(
     r".*_(?:aix|android|darwin|dragonfly|freebsd|illumos|ios|js|linux|netbsd|openbsd|plan9|solaris|wasip1|windows|386|amd64"
     r"|arm|arm64|loong64|mips\w*|ppc64\w*|riscv64|s390x|wasm)\.go"
@@ -178,6 +181,7 @@ TEST_LIBRARIES = re.compile(
     r"|^\s*require\s+['\"](?:minitest|rspec|test/unit)\b",
     re.MULTILINE,
 )
+REMOVED_CHECK = "loses a check, which may be one of the tests"
 TEST_SUPPORT = "seems to help tests, which ran with the changed version"
 PROSE_SUFFIXES = (".md", ".rst", ".adoc")
 
@@ -189,7 +193,7 @@ async def find_review_notes(workspace: Workspace, patch: Patch, changes: tuple[F
     files = [change for change in changes if change.mode.startswith("100")]
     scanned = [change for change in files if change.size <= MAX_FILE_BYTES][:MAX_FILES]
     product = await find_product_files(workspace, changes)
-    kinds = (*(note for _, _, note in PATTERNS), TEST_SUPPORT)
+    kinds = (*(note for _, _, note in PATTERNS), REMOVED_CHECK, TEST_SUPPORT)
     notes: dict[str, dict[str, str]] = {note: {} for note in kinds}
     for change in scanned:
         new = (await workspace.read_patched(patch, change.path) or b"").decode(errors="replace")
@@ -223,41 +227,22 @@ def scan_added_lines(path: str, old: str, new: str, is_product: bool = False) ->
     the file is part of the product but seems to help tests. The keys are the notes of the patterns. `is_product` is set
     if the file is part of the product although its path says that it belongs to the tests.
     """
-    old_lines = Counter(map(str.strip, old.splitlines()))
-    added, lines = [], new.splitlines()
-    for number, line in enumerate(lines, start=1):
-        if old_lines[line.strip()] > 0:
-            old_lines[line.strip()] -= 1
-        else:
-            added.append((number, _join_split_name(line, "".join(lines[number : number + 1]))))
+    added = find_added_lines(old, new)
     sentences = {}
     is_product |= not is_test_related(path) and not path.lower().endswith(PROSE_SUFFIXES)
     for pattern, in_tests, note in PATTERNS:
         if in_tests or is_product:
-            matches = [(number, match) for number, line in added if (match := pattern.search(line))]
+            matches = [(line, match) for line in added if (match := pattern.search(line.text))]
             if matches:
-                numbers = list_names([str(number) for number, _ in matches])
-                subject = f"line{'s' if len(matches) > 1 else ''} {numbers}"
-                sentences[note] = f"{path}, {subject}, {note}: `{_get_excerpt(matches[0][1])}`"
+                lines = [line for line, _ in matches]
+                sentences[note] = describe_lines(path, lines, note, matches[0][1])
     texts = old.splitlines() if path.endswith(".go") else ()
     constraints = (GO_FILE_NAMES.fullmatch(path), *map(BUILD_VARIANTS.search, texts))
     if is_product and (constraint := next(filter(None, constraints), None)):
-        sentences[VARIANT] = f"{path} {VARIANT}: `{_get_excerpt(constraint)}`"
+        sentences[VARIANT] = f"{path} {VARIANT}: `{get_excerpt(constraint)}`"
+    removed = (REMOVED_CHECKS.search(line.text) for line in find_added_lines(new, old) if is_product)
+    if removed_check := next(filter(None, removed), None):
+        sentences[REMOVED_CHECK] = f"{path} {REMOVED_CHECK}: `{get_excerpt(removed_check)}`"
     if is_product and old and (TEST_SUPPORT_PATHS.fullmatch(path) or TEST_LIBRARIES.search(old)):
         sentences[TEST_SUPPORT] = f"{path} {TEST_SUPPORT}."
     return sentences
-
-
-def _join_split_name(line: str, following: str) -> str:
-    """Returns a line as a compiler understands it: with the next line if a name goes on there, or if it is an attribute
-    of that line. Python also accepts names in other letters, such as fullwidth ones.
-    """
-    start, end = line.rstrip(" \\\t"), following.strip()
-    is_split = start.endswith(".") or end.startswith(".") or start.lstrip().startswith("#[")
-    return unicodedata.normalize("NFKC", start + end if is_split else line)
-
-
-def _get_excerpt(match: re.Match[str]) -> str:
-    """Returns the match with the surrounding text of its line, shortened to at most 80 characters."""
-    line = match.string[max(0, match.start() - 30) : match.end() + 30]
-    return clip_line(line.strip(), 80).replace("`", "'")

@@ -40,6 +40,15 @@ def review_notes(monkeypatch: MonkeyPatch) -> None:
     monkeypatch.setattr(patch_policy, "find_review_notes", find_none)
 
 
+def special_cases(monkeypatch: MonkeyPatch) -> None:
+    """Nobody looks for code that satisfies only the tests."""
+
+    async def find_none(*_: object) -> list[str]:
+        return []
+
+    monkeypatch.setattr(patch_policy, "find_special_cases", find_none)
+
+
 def sensitive_files(monkeypatch: MonkeyPatch) -> None:
     """The pull request does not name files that act outside of the tests."""
     monkeypatch.setattr(patch_policy, "find_file_kind", lambda path: None)
@@ -52,6 +61,15 @@ def plain_environment(monkeypatch: MonkeyPatch) -> None:
         return verdict
 
     monkeypatch.setattr(verification, "require_plain_environment", keep)
+
+
+def nested_checks(monkeypatch: MonkeyPatch) -> None:
+    """Checks in callbacks of a test need not run."""
+
+    async def keep(_: object, __: object, ___: object, verdict: object, *____: object) -> object:
+        return verdict
+
+    monkeypatch.setattr(verification, "require_nested_checks", keep)
 
 
 def unusual_files(monkeypatch: MonkeyPatch) -> None:
