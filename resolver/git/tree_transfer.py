@@ -27,23 +27,11 @@ GIT_ENVIRONMENT = {
     "LC_ALL": "C",
 }
 
-# Patterns in the format of .gitignore for new files that tests and tools leave behind. Some repositories have no
-# entries for such files. A directory such as `coverage` or `target` can also be a package of the product, so only the
-# names that tools write there are excluded.
-LEFTOVERS = """
-__pycache__/ *.py[co] .pytest_cache/ .cache/v/ .mypy_cache/ .dmypy.json .pytype/ .ruff_cache/ .hypothesis/ .benchmarks/
-.testmondata* .tox/ .nox/ .venv/ .coverage .coverage.* coverage.xml htmlcov/ *.egg-info/ .eggs/ build/lib/ build/lib.*/
-build/bdist.*/ build/temp.*/ *.so *.pyd
-node_modules/ .nyc_output/ .tap/ coverage/lcov-report/ coverage/lcov.info coverage/clover.xml coverage/tmp/
-coverage/index.html coverage/*.js.html coverage/base.css coverage/prettify.css coverage/prettify.js coverage/sorter.js
-coverage/block-navigation.js coverage/sort-arrow-sprite.png coverage/favicon.png
-coverage/coverage-final.json coverage/coverage-summary.json .eslintcache *.tsbuildinfo .turbo/ .yarn/install-state.gz
-.yarn/unplugged/ .pnp.cjs .pnp.loader.mjs npm-debug.log* yarn-error.log .pnpm-debug.log*
-target/debug/ target/release/ target/tmp/ target/.rustc_info.json target/CACHEDIR.TAG target/classes/ target/maven-*/
-target/test-classes/ target/surefire-reports/ target/generated-sources/ target/generated-test-sources/ .gradle/
-build/classes/ build/reports/ build/test-results/ build/tmp/ *.gcda *.gcno *.profraw
-coverage/.resultset.json coverage/.resultset.json.lock coverage/.last_run.json .bundle/ .DS_Store *.orig *.rej
-""".split()
+LEFTOVERS = tuple(
+    line
+    for line in Path(__file__).with_name("leftovers.gitignore").read_text().splitlines()
+    if not line.startswith("#")
+)
 MAX_IGNORE_PATTERNS = 100_000  # bytes; Linux allows 131,071 bytes in one argument of a program
 
 UNPACK_SCRIPT = Path(__file__).with_name("unpack_tree.sh").read_text()

@@ -49,9 +49,7 @@ _SET_BY_TESTS = re.compile(
     r"|\bprocess\.env\.(\w+)\s*=(?!=)|\bENV\[['\"](\w+)['\"]\]\s*=(?!=)|^\s*(?!self\.)\w+(?:\.\w+)*\.([A-Z]\w+)\s*=(?!=)",
     re.MULTILINE,
 )
-_READS_CODE = re.compile(
-    r"\binspect\.getsource|\bread_text\(|\bread_bytes\(|\bopen\(|\breadFile\w*\(|\bFile\.read"
-)
+_READS_CODE = re.compile(r"\bread_text\(|\bread_bytes\(|\bopen\(|\breadFile\w*\(|\bFile\.read")
 
 
 class _ChangedFile(NamedTuple):
@@ -93,8 +91,7 @@ async def find_special_cases(
         ):
             if lines:
                 sentences.append(describe_lines(file.path, lines, note))
-        stem = re.escape(PurePosixPath(file.path).stem)
-        if any(_READS_CODE.search(test) and re.search(rf"\b{stem}\b", test) for test in tests):
+        if any(_reads_file(test, PurePosixPath(file.path)) for test in tests):
             sentences.append(f"{file.path} {READ}.")
     return sentences
 
@@ -148,6 +145,12 @@ def _extract_test(text: str, name: str) -> str:
     while start and lines[start - 1].strip():
         start -= 1
     return "\n".join(lines[start : end + 1])
+
+
+def _reads_file(test: str, file: PurePosixPath) -> bool:
+    """Returns True if the text of a test reads the text of a module."""
+    name = file.stem if "inspect.getsource" in test else file.name if _READS_CODE.search(test) else ""
+    return bool(name) and re.search(rf"\b{re.escape(name)}\b", test) is not None
 
 
 def _list_literals(text: str) -> set[str]:
