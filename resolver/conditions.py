@@ -15,6 +15,7 @@ ConditionKind = Literal[
     "weakened_tests",
     "changed_test_config",
     "added_packages",
+    "installed_version",
     "failing_command",
 ]
 
@@ -68,6 +69,8 @@ def _summarize_kind(kind: ConditionKind, conditions: Sequence[Condition]) -> str
             return "changes the test configuration"
         case "added_packages":
             return "adds dependencies"
+        case "installed_version":
+            return "needs its new version in the installed metadata"
         case "failing_command":
             return "makes the test command fail"
 

@@ -17,7 +17,6 @@ EXAMPLE = re.compile(r"\b[a-z]+/[\w.-]+")
 
 EXCEPTIONS = {
     "resolver/llm/model_table.py": "the table of facts about models",
-    "resolver/security/sensitive_files.py": "names of files that other programs read",
     "resolver/skills/skills.py": "names of files that other programs read",
 }
 

@@ -30,18 +30,7 @@ MIN_VERSION = (20, 10)
 CONTAINER_TIMEOUT_SECONDS = 20.0
 _MIB = 1 << 20
 
-# Prints the limits that the kernel reports inside the container. The output is short, because the engine
-# returns only its last 60 lines.
-_LIMITS_SCRIPT = """
-while read -r line; do
-  case $line in Cap*|NoNewPrivs*|Seccomp:*|Uid:*) echo "$line";; esac
-done < /proc/self/status
-cat /proc/self/limits
-for file in memory.max pids.max cpu.max memory/memory.limit_in_bytes pids/pids.max cpu/cpu.cfs_quota_us \
-  cpu/cpu.cfs_period_us; do
-  if [ -r /sys/fs/cgroup/$file ]; then echo "$file: $(cat /sys/fs/cgroup/$file)"; fi
-done
-"""
+_LIMITS_SCRIPT = Path(__file__).with_name("print_limits.sh").read_text()
 
 
 def build_checks(settings: Settings, environ: Mapping[str, str]) -> list[DoctorCheck]:

@@ -7,6 +7,7 @@ thread, and the time of a comment's last edit.
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Generic, TypeVar
 
 from pydantic import AliasPath, Field
@@ -26,43 +27,8 @@ MAX_ITEMS = 500  # maximum number of threads, and also of reviews
 # number of lines of a diff hunk that are kept, from its end; a comment refers to the last line
 HUNK_LINES = 40
 
-AUTHOR_FIELDS = "author { __typename login ... on User { databaseId } ... on Bot { databaseId } }"
-THREADS_QUERY = f"""
-query($owner: String!, $name: String!, $number: Int!, $after: String) {{
-  repository(owner: $owner, name: $name) {{
-    pullRequest(number: $number) {{
-      page: reviewThreads(first: 50, after: $after) {{
-        pageInfo {{ hasNextPage endCursor }}
-        nodes {{
-          id isResolved path line
-          comments(first: 100) {{
-            nodes {{
-              fullDatabaseId body diffHunk created_at: createdAt published_at: publishedAt edited_at: lastEditedAt
-              pullRequestReview {{ fullDatabaseId }}
-              {AUTHOR_FIELDS}
-            }}
-          }}
-        }}
-      }}
-    }}
-  }}
-}}
-"""
-REVIEWS_QUERY = f"""
-query($owner: String!, $name: String!, $number: Int!, $after: String) {{
-  repository(owner: $owner, name: $name) {{
-    pullRequest(number: $number) {{
-      page: reviews(first: 100, after: $after) {{
-        pageInfo {{ hasNextPage endCursor }}
-        nodes {{
-          fullDatabaseId body created_at: createdAt published_at: submittedAt edited_at: lastEditedAt
-          {AUTHOR_FIELDS}
-        }}
-      }}
-    }}
-  }}
-}}
-"""
+THREADS_QUERY = Path(__file__).with_name("review_threads.graphql").read_text()
+REVIEWS_QUERY = Path(__file__).with_name("reviews.graphql").read_text()
 RESOLVE_MUTATION = """
 mutation($input: ResolveReviewThreadInput!) {
   resolveReviewThread(input: $input) { thread { isResolved } }

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, cast
 
 from pydantic import ValidationError
@@ -21,18 +22,7 @@ MAX_RUNS = 20_000  # maximum number of runs in the index; older runs are found o
 CLAIM_SECONDS = 3600
 SCAN_BATCH_SIZE = 2_500  # number of summaries per round trip; reading this many blocks Redis for about 10 ms
 
-# Reads only the oldest runs, which exceed the maximum. KEYS: runs, order. ARGV: id, value, start time,
-# maximum.
-_PUT_SCRIPT = """
-redis.call('hset', KEYS[1], ARGV[1], ARGV[2])
-redis.call('zadd', KEYS[2], ARGV[3], ARGV[1])
-local many = redis.call('zcard', KEYS[2]) - tonumber(ARGV[4])
-if many > 0 then
-  local old = redis.call('zrange', KEYS[2], 0, many - 1)
-  redis.call('zrem', KEYS[2], unpack(old))
-  redis.call('hdel', KEYS[1], unpack(old))
-end
-"""
+_PUT_SCRIPT = Path(__file__).with_name("put_run.lua").read_text()
 
 
 class SharedRunIndex(RedisStore):

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from secrets import token_hex
 from typing import TypeVar
 
@@ -21,32 +22,7 @@ T = TypeVar("T")
 TICKET_EXPIRY_SECONDS = 4.0  # a ticket belongs to a dead process if it was not renewed for this long
 QUEUE_EXPIRY_SECONDS = 60  # an unused queue is deleted after this long
 
-# Returns for how many milliseconds to wait. Redis runs a script atomically, and its clock is the same for all
-# processes.
-ACQUIRE_SCRIPT = """
-local interval, blocked, queue, alive = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local ticket, priority, gap, expiry, progress = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5]
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-for _, expired in ipairs(redis.call('ZRANGEBYSCORE', alive, '-inf', now - expiry)) do
-  redis.call('ZREM', queue, expired)
-  redis.call('ZREM', alive, expired)
-end
-if ARGV[2] ~= progress then
-  redis.call('ZADD', queue, 'NX', priority * 1e13 + now, ticket)
-  redis.call('ZADD', alive, now, ticket)
-  redis.call('EXPIRE', queue, ARGV[6])
-  redis.call('EXPIRE', alive, ARGV[6])
-end
-local wait = math.max(redis.call('PTTL', interval), redis.call('PTTL', blocked))
-if wait > 0 then return wait end
-local first = redis.call('ZRANGE', queue, 0, 0)[1]
-if first and first ~= ticket then return tonumber(ARGV[7]) end
-redis.call('ZREM', queue, ticket)
-redis.call('ZREM', alive, ticket)
-redis.call('SET', interval, ticket, 'PX', gap)
-return 0
-"""
+ACQUIRE_SCRIPT = Path(__file__).with_name("acquire_write.lua").read_text()
 BLOCK_SCRIPT = """
 if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[1]) then redis.call('SET', KEYS[1], 1, 'PX', ARGV[1]) end
 return 0

@@ -27,45 +27,14 @@ GIT_ENVIRONMENT = {
     "LC_ALL": "C",
 }
 
-# Patterns in the format of .gitignore for new files that tests and tools leave behind. Some repositories have no
-# entries for such files. A directory such as `coverage` or `target` can also be a package of the product, so only the
-# names that tools write there are excluded.
-LEFTOVERS = """
-__pycache__/ *.py[co] .pytest_cache/ .cache/v/ .mypy_cache/ .dmypy.json .pytype/ .ruff_cache/ .hypothesis/ .benchmarks/
-.testmondata* .tox/ .nox/ .venv/ .coverage .coverage.* coverage.xml htmlcov/ *.egg-info/ .eggs/ build/lib/ build/lib.*/
-build/bdist.*/ build/temp.*/ *.so *.pyd
-node_modules/ .nyc_output/ .tap/ coverage/lcov-report/ coverage/lcov.info coverage/clover.xml coverage/tmp/
-coverage/index.html coverage/*.js.html coverage/base.css coverage/prettify.css coverage/prettify.js coverage/sorter.js
-coverage/block-navigation.js coverage/sort-arrow-sprite.png coverage/favicon.png
-coverage/coverage-final.json coverage/coverage-summary.json .eslintcache *.tsbuildinfo .turbo/ .yarn/install-state.gz
-.yarn/unplugged/ .pnp.cjs .pnp.loader.mjs npm-debug.log* yarn-error.log .pnpm-debug.log*
-target/debug/ target/release/ target/tmp/ target/.rustc_info.json target/CACHEDIR.TAG target/classes/ target/maven-*/
-target/test-classes/ target/surefire-reports/ target/generated-sources/ target/generated-test-sources/ .gradle/
-build/classes/ build/reports/ build/test-results/ build/tmp/ *.gcda *.gcno *.profraw
-coverage/.resultset.json coverage/.resultset.json.lock coverage/.last_run.json .bundle/ .DS_Store *.orig *.rej
-""".split()
+LEFTOVERS = tuple(
+    line
+    for line in Path(__file__).with_name("leftovers.gitignore").read_text().splitlines()
+    if not line.startswith("#")
+)
 MAX_IGNORE_PATTERNS = 100_000  # bytes; Linux allows 131,071 bytes in one argument of a program
 
-# Arguments: work tree, Patchwright's directory, base commit, tree, ignore patterns. After this script has run,
-# `git status` hides the files that DIFF_SCRIPT excludes.
-UNPACK_SCRIPT = r"""
-set -eu
-root=$1 state=$2 base=$3 tree=$4 patterns=$5
-cd "$root"
-git init --quiet --template= --initial-branch=work .
-git config user.name "Patchwright agent"
-git config user.email "agent@patchwright.invalid"
-mkdir -p .git/info
-printf '%s\n' "$patterns" >.git/info/exclude
-git index-pack --stdin <"$state/pack" >"$state/packed"
-if [ -s "$state/shallow" ]; then cp "$state/shallow" .git/shallow; fi
-git update-ref refs/heads/work "$base"
-git update-ref -z --stdin <"$state/tag"
-git read-tree --reset -u "$tree"
-git reset --quiet
-cp -p .git/index "$state/base-index"
-rm "$state/pack" "$state/packed" "$state/shallow" "$state/tag"
-"""
+UNPACK_SCRIPT = Path(__file__).with_name("unpack_tree.sh").read_text()
 
 # Arguments: Patchwright's directory.
 RESTORE_SCRIPT = r"""
@@ -76,56 +45,7 @@ git --git-dir=sent.git index-pack --stdin <pack >/dev/null
 rm -f pack shallow base-index
 """
 
-# Arguments: work tree, Patchwright's directory, base commit, ignore patterns, and then either `diff` with the
-# maximum number of bytes, or `names` with the maximum number of paths. The script creates a new repository each
-# time, so that the configuration, hooks, filters, index and commits in the work tree have no effect. It leaves the
-# repository behind for `diff_files`. It uses the git
-# objects of the work tree's repository. If that repository is broken, it uses the objects of `sent.git`.
-# `base-index` is a copy of the index at the base, which UNPACK_SCRIPT wrote; with it, git recognizes
-# unchanged files. The script starts few programs, because each start takes some milliseconds.
-DIFF_SCRIPT = r"""
-set -eu
-root=$1 state=$2 base=$3 patterns=$4 what=$5 limit=$6
-work="$state/take"
-if [ -e "$work" ] || [ -L "$work" ]; then rm -rf "$work"; fi
-mkdir -p "$work/git/objects/info" "$work/git/refs" "$work/git/info"
-echo 'ref: refs/heads/none' >"$work/git/HEAD"
-objects="$root/.git/objects"
-if [ -d "$state/sent.git/objects" ]; then objects="$state/sent.git/objects"; fi
-printf '%s\n' "$objects" >"$work/git/objects/info/alternates"
-printf '%s\n' "$patterns" >"$work/git/info/exclude"
-index_git() {
-  git --git-dir="$work/git" --work-tree="$root" -c core.bare=false -c core.compression=0 \
-    -c core.autocrlf=false -c core.quotePath=true -c core.excludesFile=/dev/null "$@"
-}
-cd "$root"
-from_base() {
-  rm -f "$work/git/index"
-  index_git read-tree "$base"
-}
-add() { index_git add --all --ignore-errors . >"$work/warnings" 2>&1; }
-difference() { index_git diff-index --cached --no-renames --no-color "$@" "$base"; }
-added_repository() { difference --raw | grep -q '^:000000 160000 '; }
-cp -p "$state/base-index" "$work/git/index" 2>/dev/null || from_base
-# git warns about each nested repository in the tree.
-if ! add || { [ -s "$work/warnings" ] && added_repository; }; then
-  # A diff cannot contain a nested repository, so exclude it.
-  find . -mindepth 2 -name .git -prune -print |
-    sed 's|^\.||; s|/\.git$||; s|[][*?\\]|\\&|g' >>"$work/git/info/exclude"
-  from_base
-  # 1: some files cannot be read. With other codes, the index was not written, for example because the disk is full.
-  add || [ $? -eq 1 ]
-fi
-if [ "$what" = names ]; then
-  difference --name-only --diff-filter=d | head -n "$limit"
-  exit
-fi
-{
-  difference --binary --full-index --no-ext-diff --no-textconv --src-prefix=a/ --dst-prefix=b/ -p ||
-    echo "$?" >"$work/failed"
-} | head -c "$((limit + 1))"
-[ ! -e "$work/failed" ]
-"""
+DIFF_SCRIPT = Path(__file__).with_name("take_diff.sh").read_text()
 
 
 async def send_tree(sandbox: Sandbox, git_dir: Path, *, base: str, tree: str, history: int) -> None:

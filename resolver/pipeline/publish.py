@@ -94,7 +94,7 @@ async def publish_attempt(run: Run, workspace: Workspace, attempt: Attempt) -> O
     if attempt.verdict.kind == "empty":
         return await publication.report_no_change()
     limits = build_patch_limits(deps.settings)
-    content = await check_patch(workspace, attempt.patch, limits, attempt.verdict.conditions)
+    content = await check_patch(workspace, attempt.patch, limits, attempt.verdict)
     violations = content.violations or await find_secret_leaks(
         attempt.patch, content.files, workspace, deps.secrets
     )

@@ -112,9 +112,7 @@ async def publish_follow_up(
     rejected = await report_without_patch(run, attempt.agent_stopped)
     if rejected is not None:
         return rejected
-    content = await check_patch(
-        work.workspace, work.patch, build_patch_limits(deps.settings), work.verdict.conditions
-    )
+    content = await check_patch(work.workspace, work.patch, build_patch_limits(deps.settings), work.verdict)
     violations = content.violations or await find_secret_leaks(
         work.patch, content.files, work.workspace, deps.secrets
     )

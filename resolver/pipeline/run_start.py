@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from patchwright.resolver.domain import Job, PullRequest, TestRun, Thread
 from patchwright.resolver.events import RunStarted, Trajectory
@@ -209,16 +210,7 @@ async def compose_initial_message(
     )
 
 
-_TOOLCHAIN_SCRIPT = r"""
-for program in python3 node go cargo java ruby make; do
-    command -v "$program" >/dev/null || continue
-    case $program in
-        go) printf 'go: %s\n' "$(go version 2>&1 | head -n 1)" ;;
-        java) printf 'java: %s\n' "$(java -version 2>&1 | head -n 1)" ;;
-        *) printf '%s: %s\n' "$program" "$("$program" --version 2>&1 | head -n 1)" ;;
-    esac
-done
-"""
+_TOOLCHAIN_SCRIPT = Path(__file__).with_name("detect_toolchain.sh").read_text()
 
 
 async def _detect_toolchain(sandbox: Sandbox) -> str:

@@ -191,7 +191,8 @@ def _pytest_command(suite: Suite) -> str:
     """Returns a command that starts pytest. pytest also collects the tests of unittest."""
     if suite.runner == "pytest":
         return suite.command
-    return f"{'PYTHONPATH=src ' if suite.command.startswith('PYTHONPATH=src ') else ''}python3 -m pytest"
+    import_path = re.match(r"(?:PYTHONPATH=\S+ )?", suite.command)
+    return f"{import_path[0] if import_path else ''}python3 -m pytest"
 
 
 def _normalize(name: str) -> str:

@@ -8,16 +8,31 @@ one that accepts everything. A test whose code changes only its own outcome is n
 
 import re
 import secrets
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Self
 
 from patchwright.resolver.domain import Patch, TestRun, TestStatus
 from patchwright.resolver.git.new_file import add_file
-from patchwright.resolver.proof.canary_sources import CANARY_SOURCES
 from patchwright.resolver.runner_names import RunnerName
 from patchwright.resolver.suites.missing_modules import find_missing_modules
 from patchwright.runtime.frozen_model import FrozenModel
 
+_CHECKS: dict[RunnerName, str] = {
+    "pytest": "python_checks",
+    "unittest": "python_checks",
+    "mocha": "node_checks",
+    "node": "node_checks",
+    "jest": "expect_checks",
+    "vitest": "expect_checks",
+}
+"""The checks that a runner's canary tests use. The runners of tap, tape and other languages are not supported."""
+CANARY_SOURCES = {
+    runner: "".join(
+        (Path(__file__).with_name("canary_tests") / f"{name}.txt").read_text() for name in (checks, runner)
+    )
+    for runner, checks in _CHECKS.items()
+}
+"""The test files, by runner. `$good` is the test that must pass, and `$bad` the test that must fail."""
 # The part of a JavaScript test file's name that makes a runner collect the file, such as `.test.js`
 _SCRIPT_SUFFIX = re.compile(r"(?:[-_.](?:test|spec))?\.[cm]?[jt]sx?$")
 # Matches the last line of pytest's output, such as `=== 1 failed, 2 passed in 0.03s ===`. With the option
@@ -43,7 +58,7 @@ class Canary(FrozenModel):
         None if the runner does not support canaries.
         """
         token, good, bad = (secrets.token_hex(8) for _ in range(3))
-        name = _name_sibling(PurePosixPath(file).name, token)
+        name = name_sibling(PurePosixPath(file).name, token)
         if runner not in CANARY_SOURCES or name is None:
             return None
         path = str(PurePosixPath(file).with_name(name))
@@ -129,7 +144,7 @@ def _take_one(count: re.Match[str]) -> str:
     return f"{left} {count[2]}{count[3] or ''}" if left else ""
 
 
-def _name_sibling(name: str, token: str) -> str | None:
+def name_sibling(name: str, token: str) -> str | None:
     """Returns a file name that a runner collects if it collects `name`, or None if the language has no canaries.
     Runners run the file last: some of them stop at the first failure, and tests before it may change the runner.
     """

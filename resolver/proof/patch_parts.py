@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from patchwright.resolver.domain import Patch
 from patchwright.resolver.git.workspaces import FileChange, Workspace
 from patchwright.resolver.suites.file_classifier import SHADOWING_FILES, is_runner_config, is_test_related
+from patchwright.resolver.suites.product_files import find_product_files
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,14 @@ async def split_patch(
     helpers: frozenset[str],
 ) -> PatchParts:
     """Splits a patch. `excluded` are the paths of its test configuration, and `helpers` those that only tests use."""
+    product = await find_product_files(workspace, changes)
     rest = tuple(change for change in changes if change.path not in excluded)
     # A package manifest in `rest` counts as product code, because its change does not affect how tests run.
     tests = tuple(
         change
         for change in rest
-        if change.path in helpers or (is_test_related(change.path) and not is_runner_config(change.path))
+        if change.path in helpers
+        or (is_test_related(change.path) and not is_runner_config(change.path) and change.path not in product)
     )
     test_paths = frozenset(change.path for change in tests)
     code_changes = tuple(change for change in rest if change.path not in test_paths)

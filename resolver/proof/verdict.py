@@ -1,5 +1,6 @@
 """Decides the verdict on a patch from the test runs of one suite."""
 
+from patchwright.resolver.conditions import Condition
 from patchwright.resolver.domain import Patch, TestRun, TestStatus, Verdict, VerdictKind
 from patchwright.resolver.proof import verdict_reasons
 from patchwright.resolver.proof.condition_finder import find_conditions
@@ -13,6 +14,7 @@ from patchwright.resolver.proof.run_comparison import (
     get_test_status,
     has_failed,
 )
+from patchwright.resolver.rendering.filters import inline_code, list_tests
 
 
 def decide_verdict(patch: Patch, evidence: Evidence | None, test_edits: TestEdits = NO_TEST_EDITS) -> Verdict:
@@ -37,6 +39,29 @@ def apply_conditions(verdict: Verdict) -> Verdict:
     if verdict.kind not in ("fixed", "conditional") or not verdict.conditions:
         return verdict
     return verdict.model_copy(update={"kind": "conditional", "reason": verdict_reasons.explain_fix(verdict)})
+
+
+def accept_version(
+    verdict: Verdict, again: Verdict, failing: frozenset[str], versions: tuple[str, str]
+) -> Verdict:
+    """Returns the verdict `again`, for which the project's new version was in the installed metadata, if fewer tests
+    fail there. Only tests that also show the fix without it count. `failing` are the tests that failed without it.
+    """
+    passing = tuple(sorted(failing.difference(again.pass_to_fail, again.patch_tests_failing)))
+    if not passing:
+        return verdict
+    old, new = map(inline_code, versions)
+    passes, fails = ("passes", "it fails") if len(passing) == 1 else ("pass", "they fail")
+    sentence = f"{list_tests(passing)} {passes} with {new} as the installed version; with {old}, {fails}."
+    condition = Condition(kind="installed_version", sentence=sentence, tests=passing)
+    shown = tuple(test for test in again.fail_to_pass if test in verdict.fail_to_pass)
+    update: dict[str, object] = {"fail_to_pass": shown, "conditions": (*again.conditions, condition)}
+    if again.kind in ("fixed", "conditional") and not shown:
+        reason = (
+            f"The tests that fail without the patch pass only with {versions[1]} as the installed version."
+        )
+        update |= {"kind": "unproven", "reason": reason}
+    return apply_conditions(again.model_copy(update=update))
 
 
 def _compare_runs(verdict: Verdict, evidence: Evidence) -> Verdict:

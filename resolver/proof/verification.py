@@ -13,11 +13,13 @@ from typing import Self
 from patchwright.resolver.domain import Patch, TestRun, Verdict
 from patchwright.resolver.git.workspaces import ABSENT, Workspace
 from patchwright.resolver.preparation.added_packages import install_added_packages
+from patchwright.resolver.preparation.installed_version import find_version_change, install_version
 from patchwright.resolver.proof.baseline import BaselineRuns
 from patchwright.resolver.proof.canaries import Canary
 from patchwright.resolver.proof.collection_errors import find_added_symbols, skip_unrelated_errors
 from patchwright.resolver.proof.documentation import mark_documentation
 from patchwright.resolver.proof.evidence import Evidence, PatchTests, TestEdits
+from patchwright.resolver.proof.nested_checks import require_nested_checks
 from patchwright.resolver.proof.patch_parts import PatchParts, split_patch
 from patchwright.resolver.proof.plain_environment import require_plain_environment
 from patchwright.resolver.proof.python_modules import find_shadowing_modules
@@ -33,7 +35,7 @@ from patchwright.resolver.proof.runner_config import find_reverted_test_config
 from patchwright.resolver.proof.test_helpers import find_test_helpers
 from patchwright.resolver.proof.unchanged_tests import restore_known_results
 from patchwright.resolver.proof.unusual_files import find_unusual_files
-from patchwright.resolver.proof.verdict import decide_verdict
+from patchwright.resolver.proof.verdict import accept_version, decide_verdict
 from patchwright.resolver.proof.verdict_merge import merge_verdicts
 from patchwright.resolver.proof.weakened_tests import find_weakened_tests
 from patchwright.resolver.suites.affected_tests import find_affected_tests, find_tests_using
@@ -75,25 +77,34 @@ async def verify_patch(
     # The repository's tests run with the base version of their helpers.
     helpers = await find_test_helpers(workspace, changes, affected_suites, baseline_runs.get_read_files)
     helpers -= reverted_config
+    tests = frozenset(
+        change.path
+        for change in changes
+        if is_test_file(change.path) or any(suite.is_test_file(change.path) for suite in affected_suites)
+    )
     patched, packages = await install_added_packages(workspace, patch, changes, sandboxes, name)
     test_edits = TestEdits(
-        weakened_tests=await find_weakened_tests(workspace, patch, changes),
+        weakened_tests=await find_weakened_tests(workspace, patch, changes, tests),
         deleted_test_files=tuple(
-            change.path for change in changes if change.mode == ABSENT and is_test_file(change.path)
+            change.path for change in changes if change.mode == ABSENT and change.path in tests
         ),
         reverted_test_config=tuple(sorted(reverted_config | helpers)),
         added_packages=packages,
     )
     if not affected_suites:
         return await mark_documentation(decide_verdict(patch, None, test_edits), workspace, changes)
-    parts = await split_patch(workspace, patch, changes, reverted_config, helpers)
+    parts = await split_patch(workspace, patch, changes, reverted_config, helpers | tests)
+    versions = await find_version_change(workspace, patch, changes)
     verdicts: list[Verdict] = []
     for number, suite in enumerate(affected_suites, start=1):
         role = name if number == 1 else f"{name}-{number}"
         verification = _SuiteVerification(
             workspace, patch, parts, test_edits, suite, sandboxes, patched, role, setup.seconds, baseline_runs
         )
-        verdicts.append(await verification.verdict(on_first_verdict))
+        if versions is None:
+            verdicts.append(await verification.verdict(on_first_verdict))
+        else:
+            verdicts.append(await verification.verdict_with_version(versions))
         if verdicts[-1].partial:
             break
     return await mark_documentation(merge_verdicts(tuple(verdicts)), workspace, changes)
@@ -134,11 +145,27 @@ class _SuiteVerification:
             own, patch_tests = await self._verify_patch_tests(evidence.before)
         return await own._decide(evidence, patch_tests)
 
+    async def verdict_with_version(self, versions: tuple[str, str]) -> Verdict:
+        """Returns the verdict on a patch that changes the version of the project from one to the other. If tests fail
+        with it, they run again with the new version in the installed metadata. That the tests then pass is a condition.
+        """
+        verdict = await self.verdict(require_all_tests)
+        if not (failing := frozenset((*verdict.pass_to_fail, *verdict.patch_tests_failing))):
+            return verdict
+        patched = await install_version(self.workspace, versions, self.patched, self.name)
+        if patched is None:
+            return verdict
+        own = replace(self, patched=patched, name=f"{self.name}-version")
+        again = await own.verdict(require_all_tests)
+        return accept_version(verdict, again, failing, versions)
+
     async def _decide(self, evidence: Evidence, patch_tests: PatchTests | None) -> Verdict:
         verdict = decide_verdict(self.patch, replace(evidence, patch_tests=patch_tests), self.test_edits)
         verdict = await require_plain_environment(verdict, self.suite, self._run_plain)
+        with_tests = self.parts.with_tests
+        verdict = await require_nested_checks(self.workspace, with_tests, self.suite, verdict, self._run)
         unusual_files = await find_unusual_files(
-            self.workspace, self.parts.with_tests, self.parts.code_changes, self.suite, verdict, self._run
+            self.workspace, with_tests, self.parts.code_changes, self.suite, verdict, self._run
         )
         return verdict.model_copy(update={"unusual_files": unusual_files})
 
@@ -149,7 +176,8 @@ class _SuiteVerification:
     async def _affected_tests(self) -> tuple[str, ...]:
         if not self.suite.can_select_files or not self.parts.code_changes:
             return ()
-        files = frozenset(change.path for change in self.parts.test_changes if is_test_file(change.path))
+        paths = (change.path for change in self.parts.test_changes)
+        files = frozenset(filter(self.suite.is_test_file, paths))
         return await find_affected_tests(self.workspace, self.parts.code_changes, files, self.suite)
 
     async def _collect_evidence(
@@ -256,7 +284,9 @@ class _SuiteVerification:
         """Runs the tests that the patch changes, adds or deletes. Returns None if there are none."""
         if not self.parts.test_changes:
             return None
-        changed = {change.path: change for change in self.parts.test_changes if is_test_file(change.path)}
+        changed = {
+            change.path: change for change in self.parts.test_changes if self.suite.is_test_file(change.path)
+        }
         files = frozenset(path for path in changed if self.suite.runs_test_file(path))
         existing_files = tuple(sorted(path for path in files if changed[path].mode != ABSENT))
         if not files:

@@ -10,7 +10,6 @@ from collections import Counter
 
 from patchwright.resolver.domain import Patch
 from patchwright.resolver.git.workspaces import ABSENT, FileChange, Workspace
-from patchwright.resolver.suites.file_classifier import is_test_file
 
 MAX_FILE_BYTES = 1_000_000  # maximum bytes of a test file
 MAX_FILES = 20  # maximum number of files that are reported
@@ -29,9 +28,9 @@ _COMMENTS = re.compile(r"(?m)^\s*(?:#(?!\[)|//).*$|/\*.*?\*/", re.DOTALL)
 
 
 async def find_weakened_tests(
-    workspace: Workspace, patch: Patch, changes: tuple[FileChange, ...]
+    workspace: Workspace, patch: Patch, changes: tuple[FileChange, ...], tests: frozenset[str]
 ) -> tuple[str, ...]:
-    """Returns one sentence for each changed test file that checks less than at the base commit."""
+    """Returns one sentence for each changed file that checks less than at the base commit, if it is one of `tests`."""
     sentences: list[str] = []
     for change in changes:
         if (
@@ -41,7 +40,7 @@ async def find_weakened_tests(
         ):
             continue
         # Rust source files contain their tests
-        if not (is_test_file(change.path) or change.path.endswith(".rs")):
+        if not (change.path in tests or change.path.endswith(".rs")):
             continue
         new = await workspace.read_patched(patch, change.path)
         if sentence := compare_test_file(

@@ -11,13 +11,13 @@ from fnmatch import fnmatchcase
 
 from pydantic import Field
 
-from patchwright.resolver.conditions import Condition
-from patchwright.resolver.domain import Patch
+from patchwright.resolver.domain import Patch, Verdict
 from patchwright.resolver.git.workspaces import ABSENT, GITLINK, SYMLINK, FileChange, Workspace
 from patchwright.resolver.rendering.filters import list_names
 from patchwright.resolver.security.dependency_notes import find_dependency_notes
 from patchwright.resolver.security.review_notes import find_review_notes
 from patchwright.resolver.security.sensitive_files import find_file_kind
+from patchwright.resolver.security.special_cases import find_special_cases
 from patchwright.resolver.settings.settings import Settings
 from patchwright.resolver.suites.file_classifier import is_runner_config, is_test_file
 from patchwright.resolver.text.untrusted import is_visible_character, strip_invisible
@@ -110,22 +110,24 @@ async def check_patch(
     workspace: Workspace,
     patch: Patch,
     limits: PatchLimits = DEFAULT_LIMITS,
-    conditions: tuple[Condition, ...] = (),
+    verdict: Verdict | None = None,
 ) -> PatchCheck:
-    """Checks a patch against the policy. The notes repeat none of the verdict's `conditions`. Raises WorkspaceError
-    if git cannot apply the patch.
+    """Checks a patch against the policy. The notes repeat none of the verdict's conditions. Raises WorkspaceError if
+    git cannot apply the patch.
     """
     changes = await workspace.list_changes(patch)
     violations = [sentence for change in changes if (sentence := _find_violation(change, limits))]
     dependency_notes = await find_dependency_notes(workspace, patch, changes)
     others = tuple(change for change in changes if change.path not in dependency_notes)
     known_kinds = ("deleted_test_file", "changed_test_config")
+    conditions, tests = (verdict.conditions, verdict.fail_to_pass) if verdict else ((), ())
     known = frozenset(condition.path for condition in conditions if condition.kind in known_kinds)
     return PatchCheck(
         files=tuple(change.path for change in changes),
         violations=_limit_sentences([*_find_size_violations(changes, len(patch.diff), limits), *violations]),
         notes=(
             *await find_review_notes(workspace, patch, changes),
+            *_limit_sentences(await find_special_cases(workspace, patch, changes, tests)),
             *_limit_sentences(list(dependency_notes.values())),
             *_describe_changes(others, known),
         ),

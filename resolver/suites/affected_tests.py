@@ -7,7 +7,6 @@ from pathlib import PurePosixPath
 
 from patchwright.resolver.git.git_process import GitFailed, run_git
 from patchwright.resolver.git.workspaces import FileChange, Workspace
-from patchwright.resolver.suites.file_classifier import is_test_file
 from patchwright.resolver.suites.suite import Suite
 
 MAX_TEST_FILES = 40  # maximum number of test files that run first
@@ -28,9 +27,7 @@ async def find_affected_tests(
 
     `code_changes` are the changes outside the tests. `patch_tests` are the test files that the patch changes.
     """
-    tests = {
-        path for path in await workspace.list_files() if is_test_file(path) and suite.runs_test_file(path)
-    }
+    tests = set(filter(suite.runs_test_file, await workspace.list_files()))
     names = {name for change in code_changes for name in _import_names(change.path)}
     if not tests or not names:
         return ()
@@ -49,9 +46,7 @@ async def find_tests_using(
     """Returns the test files at base that mention one of these data files."""
     if not suite.can_select_files:
         return ()
-    tests = {
-        path for path in await workspace.list_files() if is_test_file(path) and suite.runs_test_file(path)
-    }
+    tests = set(filter(suite.runs_test_file, await workspace.list_files()))
     names = {change.path.rpartition("/")[2].partition(".")[0] for change in data}
     return tuple(await find_mentions(workspace, tests, {name for name in names if len(name) > 1}))
 

@@ -14,7 +14,7 @@ from patchwright.resolver.suites.compiled_languages import GO, JAVA, RUST
 from patchwright.resolver.suites.javascript import JAVASCRIPT, detect_script_runner
 from patchwright.resolver.suites.makefile import MAKE
 from patchwright.resolver.suites.project_dir import DeclaredCommand, LanguageSupport, ProjectDir
-from patchwright.resolver.suites.python import PYTHON
+from patchwright.resolver.suites.python import PACKAGE_TEST_MODULES, PYTHON
 from patchwright.resolver.suites.ruby import RUBY
 from patchwright.resolver.suites.runners import detect_runner
 from patchwright.resolver.suites.suite import Suite, Suites
@@ -90,14 +90,18 @@ def _paths_to_read(files: Iterable[str]) -> tuple[str, ...]:
     manifests: list[str] = []
     workflows: list[str] = []
     tests: list[str] = []
+    modules: list[str] = []
     for path in files:
         if ci_workflows.WORKFLOW_PATHS.fullmatch(path):
             workflows.append(path)
         elif MANIFEST_NAMES.fullmatch(path.rpartition("/")[2]) and not _is_excluded(path):
             manifests.append(path)
-        elif PYTHON.test_files.fullmatch(path) and len(tests) < MAX_TEST_FILES_READ:
+        elif PYTHON.test_files.fullmatch(path):
             tests.append(path)
+        elif PACKAGE_TEST_MODULES.fullmatch(path):
+            modules.append(path)
     manifests.sort(key=lambda path: path.count("/"))
+    tests = (tests or modules)[:MAX_TEST_FILES_READ]
     return (*manifests[:MAX_MANIFESTS], *workflows[: ci_workflows.MAX_FILES], *tests)
 
 

@@ -79,9 +79,10 @@ def is_test_related(path: str) -> bool:
     """Returns True if the file is a test, test data, or test configuration."""
     *directories, name = PurePosixPath(path).parts
     has_test_name = is_runner_config(path) or TEST_FILE_NAMES.fullmatch(name) is not None
-    in_tests = any(map(_is_test_directory, directories)) or directories[:1] == ["testing"]
+    in_tests = any(map(is_test_directory, directories)) or directories[:1] == ["testing"]
     return has_test_name or in_tests
 
 
-def _is_test_directory(name: str) -> bool:
+def is_test_directory(name: str) -> bool:
+    """Returns True if a directory of this name usually contains tests."""
     return name in TEST_DIRECTORIES or _NAMED_TEST_DIRECTORY.fullmatch(name) is not None

@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
+from patchwright.resolver.suites.file_classifier import is_shadowing_runner
 from patchwright.resolver.suites.project_dir import (
     MAX_COMMAND_LENGTH,
     DeclaredCommand,
@@ -24,6 +25,9 @@ from patchwright.resolver.suites.suite import Suite
 TEST_FILES = re.compile(r"(?:.*/)?(?:test_[^/]*|[^/]*_test)\.py")
 # pytest collects these modules only if the command names them. If there is a `manage.py`, it runs them.
 TEST_MODULES = re.compile(r"(?:.*/)?tests\.py|(?:(?:.*/)?tests?/)?test\.py")
+# Elsewhere, `test.py` can be a module of the product, so its text has to contain tests.
+PACKAGE_TEST_MODULES = re.compile(r"(?:[^/]+/)+test\.py")
+SCRIPT_TESTS = re.compile(r".*/(?:test|test_[^/]*|[^/]*_test)\.py")
 MAX_TEST_MODULES = 20
 MANIFESTS = re.compile(r"pyproject\.toml|setup\.(?:py|cfg)|tox\.ini|pytest\.ini|noxfile\.py")
 SRC_LAYOUT_FILES = re.compile(r"src/[^/]+(?:/__init__)?\.py")
@@ -38,13 +42,15 @@ _DROPPED_OPTIONS = re.compile(
     r"\s--(?:cov|junit-?xml|html|color|timeout|reruns|dist|numprocesses|durations)\b[\w-]*(?:=\S+|\s+(?!-)\S+)?"
     r"|\s-n[ =]?(?:\d+|auto|logical)\b"
 )
+_TEST_CODE = re.compile(r"^\s*def test|^class .*\bTestCase\b", re.MULTILINE)
+_IMPORTED = re.compile(r"^\s*(?:from\s+(\w+)[\w.]*\s+import|import\s+(\w+))", re.MULTILINE)
 _POSARGS = re.compile(r"\{posargs(?::([^{}]*))?\}")
 
 
 def find_suite(project: ProjectDir) -> Suite | None:
     declared = next(_find_declared_commands(project), None) or project.find_declared("pytest", "unittest")
     tests = project.match_files(TEST_FILES)
-    source = "PYTHONPATH=src " if project.match_files(SRC_LAYOUT_FILES) else ""
+    source = _find_import_path(project)
     settings = _old_setup_cfg_options(project)
     if declared and (command := normalize_command(declared.command)):
         command = command.replace("python3 -m pytest", f"python3 -m pytest{settings}", 1)
@@ -69,7 +75,12 @@ def find_suite(project: ProjectDir) -> Suite | None:
 
 
 def _find_test_modules(project: ProjectDir, pytest: str) -> Suite | None:
-    modules = project.match_files(TEST_MODULES)[:MAX_TEST_MODULES]
+    modules = tuple(
+        path
+        for path in project.files
+        if TEST_MODULES.fullmatch(path)
+        or (PACKAGE_TEST_MODULES.fullmatch(path) and _TEST_CODE.search(project.contents.get(path, "")))
+    )[:MAX_TEST_MODULES]
     if not modules or "manage.py" in project.files:
         return None
     return project.make_suite(
@@ -77,6 +88,32 @@ def _find_test_modules(project: ProjectDir, pytest: str) -> Suite | None:
         "pytest",
         f"No test command is configured, and {summarize_files(modules)} can be run by pytest.",
     )
+
+
+def _find_import_path(project: ProjectDir) -> str:
+    """Returns the start of a command that sets the directories from which tests import modules of the project, besides
+    the project's own one. Returns an empty text if there are none.
+
+    Tests in a package may import the modules next to them as if the package were no package, because people start
+    such tests as scripts. A test that imports the package, or a module that a manifest names, is no such test.
+    """
+    files = frozenset(project.files)
+    directories = {"src"} if project.match_files(SRC_LAYOUT_FILES) else set[str]()
+    manifests = (text for path, text in project.contents.items() if not SCRIPT_TESTS.fullmatch(path))
+    named = {word for text in manifests for word in re.findall(r"\w+", text)}
+    for path in filter(SCRIPT_TESTS.fullmatch, project.contents):
+        directory = path.rpartition("/")[0]
+        imported = {first or second for first, second in _IMPORTED.findall(project.contents[path])}
+        modules = {file.removeprefix(f"{directory}/") for file in files if file.startswith(f"{directory}/")}
+        neighbors = {
+            name for name in imported - named if f"{name}.py" in modules and f"{name}.py" not in files
+        }
+        is_package = (
+            "__init__.py" in modules and directory.rpartition("/")[2] not in imported
+        )  # else pytest finds them
+        if is_package and neighbors and not any(map(is_shadowing_runner, modules)):
+            directories.add(directory)
+    return f"PYTHONPATH={':'.join(map(shlex.quote, sorted(directories)))} " if directories else ""
 
 
 def _old_setup_cfg_options(project: ProjectDir) -> str:

@@ -7,8 +7,25 @@ from pathlib import PurePosixPath
 
 from patchwright.resolver.runner_names import Language, RunnerName
 from patchwright.resolver.suites.command_options import can_select_tests
+from patchwright.resolver.suites.file_classifier import is_test_file
 from patchwright.runtime.frozen_model import FrozenModel
 
+# Test files that no runner for Python runs. pytest stops if it has to run a file that it cannot collect.
+_OTHER_LANGUAGES = (
+    ".c",
+    ".cc",
+    ".cpp",
+    ".go",
+    ".h",
+    ".java",
+    ".js",
+    ".mjs",
+    ".rb",
+    ".rs",
+    ".sh",
+    ".ts",
+    ".tsx",
+)
 _IGNORE_OPTION = re.compile(r"\s--ignore[=\s]\s*(\S+)")
 
 
@@ -59,11 +76,20 @@ class Suite(FrozenModel):
         """Returns True if the path is below the suite's directory."""
         return not self.directory or path.startswith(f"{self.directory}/")
 
+    def is_test_file(self, path: str) -> bool:
+        """Returns True if the file contains tests according to its path, or because the command names it."""
+        can_name = self.runner in ("pytest", "unittest") and "doctest" not in self.command
+        words = (
+            re.split(r"[\s'\";&|]+(?:\./)?", self.command) if can_name and self.contains_path(path) else ()
+        )
+        return is_test_file(path) or (path.endswith(".py") and self.to_local_id(path) in words)
+
     def runs_test_file(self, path: str) -> bool:
         """Returns True if the suite's command may run this test file. pytest ignores a file that its option `--ignore`
         names, unless the command also names the file itself, as a restricted command does.
         """
-        if not self.contains_path(path):
+        is_foreign = self.runner in ("pytest", "unittest") and path.endswith(_OTHER_LANGUAGES)
+        if is_foreign or not self.contains_path(path) or not self.is_test_file(path):
             return False
         ignored = _IGNORE_OPTION.findall(self.command) if self.runner == "pytest" else []
         ignored_paths = [PurePosixPath(each.strip("'\"")) for each in ignored]

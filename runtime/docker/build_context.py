@@ -62,19 +62,7 @@ RUN sh /tmp/bundle/prepare.sh && cd /tmp/bundle && \\
     {trust}python3 -E -s -m patchwright.runtime.image_build.make_{name} {install_dir} {index} && \\
     cd / && rm -rf /tmp/bundle
 """
-_PREPARE_SCRIPT = """\
-set -eu
-missing=
-command -v bash >/dev/null || missing="$missing bash"
-command -v git >/dev/null || missing="$missing git"
-command -v python3 >/dev/null || missing="$missing python3"
-[ -s /etc/ssl/certs/ca-certificates.crt ] || missing="$missing ca-certificates"
-[ -n "$missing" ] || exit 0
-command -v apt-get >/dev/null || { echo "error: no apt-get in this image, which needs:$missing"; exit 1; }
-apt-get update
-DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing
-rm -rf /var/lib/apt/lists/*
-"""
+_PREPARE_SCRIPT = Path(__file__).with_name("prepare.sh").read_text()
 _LAYER_DOCKERFILE = """\
 FROM {base}
 # {base_id}
@@ -100,7 +88,9 @@ def read_container_code() -> dict[str, bytes]:
         **{
             f"new/app/patchwright/runtime/{name}": (RUNTIME_PACKAGE / name).read_bytes()
             for name in (
-                path.relative_to(RUNTIME_PACKAGE).as_posix() for path in RUNTIME_PACKAGE.rglob("*.py")
+                path.relative_to(RUNTIME_PACKAGE).as_posix()
+                for pattern in ("*.py", "*.scm")
+                for path in RUNTIME_PACKAGE.rglob(pattern)
             )
             if not {name, name.partition("/")[0]} & HOST_ONLY
         },

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -32,137 +33,6 @@ LANGUAGE_BY_SUFFIX = {
     **dict.fromkeys(("sh", "bash"), "bash"),
 }
 """The language for each file suffix. A `.h` file may contain C or C++; the C++ grammar can parse both."""
-
-_JAVASCRIPT = """
-(function_declaration name: (identifier) @name) @symbol
-(generator_function_declaration name: (identifier) @name) @symbol
-(method_definition name: (_) @name) @symbol
-(variable_declarator name: (identifier) @name
-  value: [(arrow_function) (function_expression) (generator_function) (class)]) @symbol
-(program (lexical_declaration (variable_declarator name: (identifier) @name) @symbol))
-(program (variable_declaration (variable_declarator name: (identifier) @name) @symbol))
-(export_statement (lexical_declaration (variable_declarator name: (identifier) @name) @symbol))
-"""
-_TYPESCRIPT = (
-    _JAVASCRIPT
-    + """
-(class_declaration name: (type_identifier) @name) @symbol
-(abstract_class_declaration name: (type_identifier) @name) @symbol
-(interface_declaration name: (type_identifier) @name) @symbol
-(type_alias_declaration name: (type_identifier) @name) @symbol
-(enum_declaration name: (identifier) @name) @symbol
-(internal_module name: (_) @name) @symbol
-(function_signature name: (identifier) @name) @symbol
-(method_signature name: (_) @name) @symbol
-(abstract_method_signature name: (_) @name) @symbol
-(public_field_definition name: (_) @name) @symbol
-"""
-)
-_C = """
-(function_definition declarator: (function_declarator declarator: (identifier) @name)) @symbol
-(function_definition declarator: (pointer_declarator
-  declarator: (function_declarator declarator: (identifier) @name))) @symbol
-(function_definition declarator: (pointer_declarator declarator: (pointer_declarator
-  declarator: (function_declarator declarator: (identifier) @name)))) @symbol
-(struct_specifier name: (type_identifier) @name body: (_)) @symbol
-(union_specifier name: (type_identifier) @name body: (_)) @symbol
-(enum_specifier name: (type_identifier) @name body: (_)) @symbol
-(type_definition declarator: (type_identifier) @name) @symbol
-(preproc_def name: (identifier) @name) @symbol
-(preproc_function_def name: (identifier) @name) @symbol
-"""
-_MEMBER = "(function_declarator declarator: (field_identifier) @name)"
-_OWN = """scope: [(namespace_identifier) (template_type)] @owner
-  name: [(identifier) (destructor_name) (operator_name)] @name"""
-_QUALIFIED = f"""(function_declarator declarator: [(qualified_identifier {_OWN})
-  (qualified_identifier name: (qualified_identifier {_OWN}))])"""
-
-_QUERIES = {
-    "python": """
-(class_definition name: (identifier) @name) @symbol
-(function_definition name: (identifier) @name) @symbol
-(module (expression_statement (assignment left: (identifier) @name) @symbol))
-(class_definition body: (block (expression_statement (assignment left: (identifier) @name) @symbol)))
-(type_alias_statement left: (type (identifier) @name)) @symbol
-""",
-    "javascript": _JAVASCRIPT
-    + """
-(class_declaration name: (identifier) @name) @symbol
-(field_definition property: (_) @name) @symbol
-""",
-    "typescript": _TYPESCRIPT,
-    "tsx": _TYPESCRIPT,
-    "go": """
-(function_declaration name: (identifier) @name) @symbol
-(method_declaration receiver: (parameter_list (parameter_declaration type: [
-  (type_identifier) @owner
-  (generic_type type: (type_identifier) @owner)
-  (pointer_type [(type_identifier) @owner (generic_type type: (type_identifier) @owner)])]))
-  name: (field_identifier) @name) @symbol
-(type_spec name: (type_identifier) @name) @symbol
-(type_alias name: (type_identifier) @name) @symbol
-(const_spec name: (identifier) @name) @symbol
-(source_file (var_declaration (var_spec name: (identifier) @name) @symbol))
-(source_file (var_declaration (var_spec_list (var_spec name: (identifier) @name) @symbol)))
-""",
-    "rust": """
-(function_item name: (identifier) @name) @symbol
-(function_signature_item name: (identifier) @name) @symbol
-(struct_item name: (type_identifier) @name) @symbol
-(enum_item name: (type_identifier) @name) @symbol
-(union_item name: (type_identifier) @name) @symbol
-(trait_item name: (type_identifier) @name) @symbol
-(impl_item type: [(type_identifier) @name (generic_type type: (type_identifier) @name)]) @symbol
-(mod_item name: (identifier) @name body: (_)) @symbol
-(type_item name: (type_identifier) @name) @symbol
-(const_item name: (identifier) @name) @symbol
-(static_item name: (identifier) @name) @symbol
-(macro_definition name: (identifier) @name) @symbol
-""",
-    "java": """
-(class_declaration name: (identifier) @name) @symbol
-(interface_declaration name: (identifier) @name) @symbol
-(enum_declaration name: (identifier) @name) @symbol
-(record_declaration name: (identifier) @name) @symbol
-(annotation_type_declaration name: (identifier) @name) @symbol
-(method_declaration name: (identifier) @name) @symbol
-(constructor_declaration name: (identifier) @name) @symbol
-(field_declaration declarator: (variable_declarator name: (identifier) @name)) @symbol
-""",
-    "c": _C,
-    "cpp": _C
-    + f"""
-(class_specifier name: (_) @name body: (_)) @symbol
-(namespace_definition name: (namespace_identifier) @name) @symbol
-(alias_declaration name: (type_identifier) @name) @symbol
-(function_definition declarator: (reference_declarator
-  (function_declarator declarator: (identifier) @name))) @symbol
-(function_definition declarator: {_MEMBER}) @symbol
-(function_definition declarator: (pointer_declarator declarator: {_MEMBER})) @symbol
-(function_definition declarator: (reference_declarator {_MEMBER})) @symbol
-(function_definition declarator: {_QUALIFIED}) @symbol
-(function_definition declarator: (pointer_declarator declarator: {_QUALIFIED})) @symbol
-(function_definition declarator: (reference_declarator {_QUALIFIED})) @symbol
-(field_declaration declarator: {_MEMBER}) @symbol
-""",
-    "ruby": """
-(class name: [(constant) @name (scope_resolution name: (constant) @name)]) @symbol
-(module name: [(constant) @name (scope_resolution name: (constant) @name)]) @symbol
-(method name: (_) @name) @symbol
-(singleton_method name: (_) @name) @symbol
-(assignment left: (constant) @name) @symbol
-""",
-    "php": """
-(class_declaration name: (name) @name) @symbol
-(interface_declaration name: (name) @name) @symbol
-(trait_declaration name: (name) @name) @symbol
-(enum_declaration name: (name) @name) @symbol
-(function_definition name: (name) @name) @symbol
-(method_declaration name: (name) @name) @symbol
-(const_declaration (const_element (name) @name) @symbol)
-""",
-    "bash": "(function_definition name: (word) @name) @symbol",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +116,8 @@ def _load_grammar(language: str) -> "tuple[Parser, Query]":
     names = {"typescript": "language_typescript", "tsx": "language_tsx", "php": "language_php"}
     factory: Callable[[], object] = getattr(module, names.get(language, "language"))
     grammar = Language(factory())
-    return Parser(grammar), Query(grammar, _QUERIES[language])
+    query = Path(__file__).with_name("queries") / f"{language}.scm"
+    return Parser(grammar), Query(grammar, query.read_text())
 
 
 def _node_text(node: "Node") -> str:

@@ -2,8 +2,7 @@
 
 import pytest
 
-from patchwright.resolver.proof.canaries import Canary
-from patchwright.resolver.proof.canary_sources import CANARY_SOURCES
+from patchwright.resolver.proof.canaries import CANARY_SOURCES, Canary
 from patchwright.resolver.settings.settings import RepoConfig
 from patchwright.resolver.suites.discovery import find_suites
 from tests.resolver.patch_verifier import VerifierFactory

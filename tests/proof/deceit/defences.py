@@ -13,6 +13,7 @@ from patchwright.resolver.proof import patch_parts, runner_config, verdict, veri
 from patchwright.resolver.proof.canaries import Canary
 from patchwright.resolver.proof.evidence import PatchTests
 from patchwright.resolver.security import patch_policy
+from patchwright.resolver.suites.suite import Suite
 
 
 def test_config_from_base(monkeypatch: MonkeyPatch) -> None:
@@ -39,6 +40,15 @@ def review_notes(monkeypatch: MonkeyPatch) -> None:
     monkeypatch.setattr(patch_policy, "find_review_notes", find_none)
 
 
+def special_cases(monkeypatch: MonkeyPatch) -> None:
+    """Nobody looks for code that satisfies only the tests."""
+
+    async def find_none(*_: object) -> list[str]:
+        return []
+
+    monkeypatch.setattr(patch_policy, "find_special_cases", find_none)
+
+
 def sensitive_files(monkeypatch: MonkeyPatch) -> None:
     """The pull request does not name files that act outside of the tests."""
     monkeypatch.setattr(patch_policy, "find_file_kind", lambda path: None)
@@ -51,6 +61,15 @@ def plain_environment(monkeypatch: MonkeyPatch) -> None:
         return verdict
 
     monkeypatch.setattr(verification, "require_plain_environment", keep)
+
+
+def nested_checks(monkeypatch: MonkeyPatch) -> None:
+    """Checks in callbacks of a test need not run."""
+
+    async def keep(_: object, __: object, ___: object, verdict: object, *____: object) -> object:
+        return verdict
+
+    monkeypatch.setattr(verification, "require_nested_checks", keep)
 
 
 def unusual_files(monkeypatch: MonkeyPatch) -> None:
@@ -99,6 +118,7 @@ def tests_from_base(monkeypatch: MonkeyPatch) -> None:
 
     monkeypatch.setattr(patch_parts, "is_test_related", lambda path: False)
     monkeypatch.setattr(verification, "is_test_file", lambda path: False)
+    monkeypatch.setattr(Suite, "is_test_file", lambda self, path: False)
     monkeypatch.setattr(verification, "find_weakened_tests", find_none)
 
 

@@ -103,6 +103,12 @@ def test_a_long_change_is_shortened() -> None:
         ("weakened_tests", 0, "weakens the tests in 1 file", "weakens the tests in 2 files"),
         ("changed_test_config", 0, "changes the test configuration", "changes the test configuration"),
         ("added_packages", 0, "adds dependencies", "adds dependencies"),
+        (
+            "installed_version",
+            1,
+            "needs its new version in the installed metadata",
+            "needs its new version in the installed metadata",
+        ),
         ("failing_command", 0, "makes the test command fail", "makes the test command fail"),
     ],
 )  # fmt: skip

@@ -129,6 +129,17 @@ async def test_a_file_that_the_command_ignores_is_neither_evidence_nor_a_failure
     assert (ignored.kind, ignored.fail_to_pass) == ("unproven", ()), ignored.reason
 
 
+@pytest.mark.slow
+async def test_pytest_does_not_get_test_files_in_other_languages(open_verifier) -> None:
+    base = {"calc.py": BUG, "tests/test_calc.py": TESTS, "lib/tests/test_sum.c": "int x;\n"}
+    patch = {"calc.py": FIXED, "tests/test_calc.py": FAILING, "lib/tests/test_sum.c": "int y;\n"}
+    async with open_verifier(base) as verifier:
+        verdict = await verifier.verdict(patch)
+    assert (verdict.kind, verdict.fail_to_pass) == ("fixed", ("tests/test_calc.py::test_add",)), (
+        verdict.reason
+    )
+
+
 async def test_a_weakened_test_is_no_fix(open_verifier) -> None:
     weak = FAILING.replace("assert add(1, 2) == 3", "assert add")
     async with open_verifier({"calc.py": BUG, "tests/test_calc.py": FAILING}) as verifier:

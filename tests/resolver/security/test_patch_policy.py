@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from patchwright.resolver.conditions import Condition
-from patchwright.resolver.domain import Patch
+from patchwright.resolver.domain import Patch, Verdict
 from patchwright.resolver.errors import WorkspaceError
 from patchwright.resolver.git.workspaces import WorkspaceFactory
 from patchwright.resolver.security.patch_policy import (
@@ -34,7 +34,11 @@ def check(repository: Repository, workspaces: WorkspaceFactory):
             repository.git("add", "--all", "--force")
             diff = raw_diff(repository)
         async with workspaces.local(repository.path) as workspace:
-            return await check_patch(workspace, Patch(base_sha=base, diff=diff), conditions=conditions)
+            return await check_patch(
+                workspace,
+                Patch(base_sha=base, diff=diff),
+                verdict=Verdict(kind="conditional", conditions=conditions),
+            )
 
     return judge
 

@@ -181,6 +181,24 @@ def test_a_usual_line_of_a_language_is_not_noted(line: str) -> None:
     assert scan_added_lines("src/a", "x\n", f"x\n{line}\n") == {}
 
 
+@pytest.mark.parametrize(
+    ("path", "line", "expected"),
+    [
+        ("checks/helper.py", "assert a == b", True),
+        ("checks/helper.js", "expect(a).toBe(b)", True),
+        ("checks/run.sh", '[ "$(add)" = 3 ]', True),
+        ("checks/run.py", "sys.exit(1)", True),
+        ("checks/run.js", "[ 1, 2 ].forEach(f)", False),
+        ("checks/helper.py", "asserted = a == b", False),
+        ("tests/helper.py", "assert a == b", False),
+        ("checks/notes.md", "assert a == b", False),
+    ],
+)
+def test_a_file_that_loses_a_check_is_noted(path: str, line: str, expected: bool) -> None:
+    note = f"{path} loses a check, which may be one of the tests: `{line}`"
+    assert (note in scan_added_lines(path, f"x\n{line}\n", "x\n").values()) == expected
+
+
 def test_a_moved_line_is_not_noted() -> None:
     assert scan_added_lines("cli.py", "sys.exit(main())\nx = 1\n", "x = 2\n\n  sys.exit(main())\n") == {}
 

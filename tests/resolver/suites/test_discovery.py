@@ -42,8 +42,32 @@ def test_modules_named_tests_are_run_by_name_except_in_a_django_project() -> Non
     assert detect_primary(tree)[0] == "python3 -m pytest one/tests.py 'two parts/tests.py'"
     assert detect({**tree, "manage.py": ""}).primary is None
     assert detect_primary({"tests/test.py": ""})[0] == "python3 -m pytest tests/test.py"
-    assert detect({"package/test.py": ""}).primary is None
+    assert detect({"package/test.py": "class TestClient:\n    pass\n"}).primary is None
     assert detect_primary({**tree, "one/test_code.py": ""})[0] == "python3 -m pytest"
+
+
+SCRIPT = ASSERTION + "from code2048 import play\n"
+
+
+@pytest.mark.parametrize(
+    ("tree", "command"),
+    [
+        ({"p/test.py": SCRIPT, "p/__init__.py": ""}, "PYTHONPATH=p python3 -m pytest p/test.py"),
+        ({"p/test_a.py": SCRIPT, "p/__init__.py": ""}, "PYTHONPATH=p python3 -m unittest"),
+        ({"p q/test.py": SCRIPT, "p q/__init__.py": ""}, "PYTHONPATH='p q' python3 -m pytest 'p q/test.py'"),
+        # pytest adds the directory, because it is no package.
+        ({"p/test.py": SCRIPT}, "python3 -m pytest p/test.py"),
+        # The name may mean an installed package.
+        ({"p/test.py": SCRIPT, "p/__init__.py": "", "setup.cfg": "code2048"}, "python3 -m pytest p/test.py"),
+        ({"p/test.py": SCRIPT + "import p\n", "p/__init__.py": ""}, "python3 -m pytest p/test.py"),
+        # These modules would replace those of Python, or another module of the project.
+        ({"p/test.py": SCRIPT, "p/__init__.py": "", "p/json.py": ""}, "python3 -m pytest p/test.py"),
+        ({"p/test.py": SCRIPT, "p/__init__.py": "", "code2048.py": ""}, "python3 -m pytest p/test.py"),
+    ],
+)
+def test_tests_in_a_package_may_import_their_neighbors(tree: dict[str, str], command: str) -> None:
+    directory = "p q" if "p q/test.py" in tree else "p"
+    assert detect_primary({f"{directory}/code2048.py": "", **tree})[0] == command
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 
 from patchwright.resolver.activity.finish_checks import NOT_DONE, NOT_MARKED, NOT_REPRODUCED
 from patchwright.resolver.activity.summary import Summary
+from patchwright.resolver.conditions import Condition
 from patchwright.resolver.domain import (
     Issue,
     ModelReview,
@@ -113,6 +114,16 @@ def test_a_conditional_fix_says_what_a_person_has_to_check(
     assert "**Please check:**\n" + "".join(f"- {line}\n" for line in lines) in body
     request = f"Do you agree to {question}? If so, mark this draft as ready and merge it."
     assert f"\n\n**To accept it:** {request}\n\n" in body
+
+
+def test_a_fix_with_a_new_version_says_what_a_person_has_to_agree_to() -> None:
+    sentence = "`test_version` passes with `1.1` as the installed version; with `1.0`, it fails."
+    conditions = (Condition(kind="installed_version", sentence=sentence, tests=("test_version",)),)
+    verdict = demo_verdict().model_copy(update={"kind": "conditional", "conditions": conditions})
+    body = render_body(verdict, demo_finish())
+    proof = "3 new tests fail without this change and pass with it"
+    assert body.startswith(f"**Fixed, if you agree to the new version:** {proof}.\n")
+    assert f"- {sentence}\n" in body
 
 
 def test_more_than_five_conditions_are_counted_above_the_fold_and_listed_below() -> None:
