@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from patchwright.resolver.domain import Job, PullRequest, TestRun, Thread
@@ -37,7 +37,6 @@ from patchwright.resolver.suites.suite import Suite, Suites
 from patchwright.runtime.actions import Execute
 from patchwright.runtime.egress_policy import ConnectionSummary, NetworkMode
 from patchwright.runtime.errors import ImageUnavailable
-from patchwright.runtime.features import SandboxFeature
 from patchwright.runtime.observations import ExecuteResult
 from patchwright.runtime.sandbox import Sandbox, Sandboxes
 
@@ -152,7 +151,6 @@ class FirstMessageFacts:
     suite: Suite | None
     instructions: PromptInstructions
     attachments: ThreadAttachments
-    features: Collection[SandboxFeature]
     linked_hosts: tuple[str, ...] = ()
     """Hosts that only the browsing agent can read."""
 
@@ -197,7 +195,6 @@ async def compose_initial_message(
             ),
             PreparedSandbox(
                 facts.sandbox.root,
-                has_python_session="kernel" in facts.features,
                 sandbox_facts=await _detect_toolchain(facts.sandbox),
                 environment=log.trajectory.environment_prepared,
                 uploaded_attachments=facts.attachments,
@@ -213,14 +210,19 @@ _TOOLCHAIN_SCRIPT = r"""
 for program in python3 node go cargo java ruby make; do
     command -v "$program" >/dev/null || continue
     case $program in
-        go) printf 'go: %s\n' "$(go version 2>&1 | head -n 1)" ;;
-        java) printf 'java: %s\n' "$(java -version 2>&1 | head -n 1)" ;;
-        *) printf '%s: %s\n' "$program" "$("$program" --version 2>&1 | head -n 1)" ;;
+        go) option=version ;;
+        java) option=-version ;;
+        *) option=--version ;;
     esac
+    printf '%s %s\n' "$program" "$("$program" $option 2>&1 | grep -Eo '[0-9]+(\.[0-9]+)+' | head -n 1)"
 done
 """
 
 
 async def _detect_toolchain(sandbox: Sandbox) -> str:
     result = await sandbox.act(Execute(argv=("sh", "-c", _TOOLCHAIN_SCRIPT), timeout=20))
-    return result.stdout.decode(errors="replace").strip() if isinstance(result, ExecuteResult) else ""
+    return (
+        ", ".join(result.stdout.decode(errors="replace").splitlines())
+        if isinstance(result, ExecuteResult)
+        else ""
+    )
