@@ -5,6 +5,8 @@ image.
 `first_request_without_tests` is the same repository without tests, so that nothing is waited for. Floor, in the same
 run: `docker run` of the base image, from its start to its first output. The `cpu` rows are the processor seconds of
 the process until its end, which say more than the time on a busy machine; they include the import of litellm.
+
+The modules are compiled, as pip leaves them: a checkout whose environment forbids bytecode takes 0.4 s longer.
 """
 
 import os
@@ -98,7 +100,9 @@ def _resolve(repository: Path, directory: Path, port: int) -> tuple[float, float
         "PATCHWRIGHT_MODEL": "openai/m",
         "PATCHWRIGHT_MODEL_BASE_URL": f"http://127.0.0.1:{port}/v1",
         "PATCHWRIGHT_MODEL_API_KEY": "key",
+        "PYTHONPYCACHEPREFIX": str(directory / "bytecode"),
     }
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     program = Path(sys.executable).with_name("patchwright")
     options = ("--repo", repository, "--issue", directory / "issue.md", "--sandbox", "docker")
     Model.requested_at.clear()
@@ -106,7 +110,7 @@ def _resolve(repository: Path, directory: Path, port: int) -> tuple[float, float
     # The run ends without a patch, so its exit code is not 0.
     subprocess.run(
         [program, "resolve", *options, "--max-steps", "1", "--quiet"],
-        env=os.environ | environment,
+        env=inherited | environment,
         capture_output=True,
     )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

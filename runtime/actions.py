@@ -22,16 +22,15 @@ MAX_TIMEOUT = 1800
 
 
 class RunShell(RecordedTool):
-    """Run a bash command. Directory, variables and background jobs persist between calls.
+    """Run bash commands. Directory, variables and background jobs persist.
 
-    At the timeout, the command and everything it started are killed. If an output is shortened, the result names a
-    file with all of it.
+    At the timeout, the command and everything it started are killed.
     """
 
     may_change_files: ClassVar[bool] = True
 
     kind: Literal["run_shell"] = "run_shell"
-    command: str = Field(min_length=1, description="One or more lines.")
+    command: str = Field(min_length=1)
     timeout: int = Field(default=DEFAULT_TIMEOUT, ge=1, le=MAX_TIMEOUT, description="Seconds.")
     interactive: bool = Field(
         default=False,
@@ -52,10 +51,11 @@ Key = Literal["ctrl-c", "ctrl-d", "kill"]
 
 
 class SendInput(RecordedTool):
-    """Type into a command that run_shell left running.
+    """Type into a running program.
 
-    Returns the new output when the command ends, or at the timeout if it is still running. If you give no text and
-    no key, it only waits. You cannot use run_shell until the command has ended.
+    Start it with run_shell and `interactive`: it gets a terminal, and is left running after a short timeout. Returns
+    the new output when the command ends, or at the timeout if it is still running. Without text and key, it only
+    waits. You cannot use run_shell until the command has ended.
     """
 
     may_change_files: ClassVar[bool] = True
@@ -86,7 +86,7 @@ class SendInput(RecordedTool):
 
 
 class RunPython(RecordedTool):
-    """Run a cell in an IPython session, to try out code, plot, or read documents and media.
+    """Run a cell in IPython, which also reads documents and media.
 
     Variables and imports persist, so after an edit use importlib.reload. The session starts in the repository's
     root. await works at the top level, asyncio.run does not. Figures and displayed images are returned, at most 4.
@@ -115,15 +115,13 @@ class RunPython(RecordedTool):
 
 
 class ViewFile(RecordedTool):
-    """Show a file with line numbers, up to 600 lines at a time, or list a directory.
-
-    Of a long file, view only the lines that you need. Documents, spreadsheets and notebooks are shown as Markdown.
-    """
+    """Show a file, at most 600 lines of it at once, or list a directory. Shows documents and notebooks as Markdown."""
 
     kind: Literal["view_file"] = "view_file"
-    path: str = Field(min_length=1, description="File or directory.")
+    path: str = Field(min_length=1)
     start: int = Field(default=1, ge=1, description="First line.")
     end: int | None = Field(default=None, ge=1, description="Last line.")
+    numbers: bool = Field(default=False, description="With line numbers.")
 
     def describe(self) -> CallDescription:
         lines = f" from line {self.start}" if self.end is None else f" lines {self.start} to {self.end}"
@@ -132,7 +130,7 @@ class ViewFile(RecordedTool):
 
 
 class SearchCode(RecordedTool):
-    """Search the repository for text, find where a name is defined or used, or outline a file.
+    """Search code: text, definitions, references, outlines.
 
     Files that git ignores are searched only if path names them.
     """
@@ -178,15 +176,12 @@ class CreateFile(EditTool):
 
 
 class ReplaceText(EditTool):
-    """Replace one piece of text in a file. The result shows the new lines and syntax errors."""
+    """Replace text in a file. Reports new syntax errors."""
 
     kind: Literal["replace_text"] = "replace_text"
-    path: str = Field(min_length=1, description="The file.")
-    old: str = Field(
-        min_length=1,
-        description="Text that occurs once in the file, with its exact whitespace, without line numbers.",
-    )
-    new: str = Field(description="The text in its place; empty to delete.")
+    path: str = Field(min_length=1)
+    old: str = Field(min_length=1, description="Occurs once in the file, with this whitespace.")
+    new: str
 
     def describe(self) -> CallDescription:
         old = CallText("old text", self.old, True, "if_failed")
@@ -194,7 +189,7 @@ class ReplaceText(EditTool):
 
 
 class InsertText(EditTool):
-    """Insert text after a line of a file."""
+    """Insert after a line."""
 
     kind: Literal["insert_text"] = "insert_text"
     path: str = Field(min_length=1, description="File, relative to the repository root or absolute.")
@@ -206,7 +201,7 @@ class InsertText(EditTool):
 
 
 class UndoEdit(EditTool):
-    """Undo the last edit of a file."""
+    """Undo the last edit."""
 
     kind: Literal["undo_edit"] = "undo_edit"
     path: str = Field(min_length=1, description="File, relative to the repository root or absolute.")

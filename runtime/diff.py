@@ -4,9 +4,6 @@ from collections.abc import Iterator
 from difflib import SequenceMatcher
 
 CONTEXT_LINES = 3  # Number of unchanged lines around a change.
-EXCERPT_CONTEXT = 2  # Number of unchanged lines around a change in an excerpt.
-MAX_EXCERPT_LINES = 6  # Maximum number of changed lines that an excerpt shows completely.
-MAX_EXCERPT_WIDTH = 300  # Maximum characters of a line in an excerpt.
 # Maximum lines of a changed part for difflib, whose time is quadratic. A longer part is shown as completely
 # removed and added.
 _MAX_DIFFLIB_LINES = 2000
@@ -24,12 +21,8 @@ def format_diff(old: str, new: str, name: str) -> str:
     return "".join([f"--- a/{name}\n", f"+++ b/{name}\n", *hunks])
 
 
-def format_excerpt(old: str, new: str) -> tuple[str, str]:
-    """Return the changed lines of a text as they are now, and where they are, such as `lines 3-5 of 40`.
-
-    The excerpt has line numbers and two lines of context. Of many changed lines, only the first and the last are
-    shown. It is empty if the whole text is new, because its author knows it.
-    """
+def describe_place(old: str, new: str) -> str:
+    """Return which lines of the new text have changed, such as `lines 3-5 of 40`."""
     before, after = old.split("\n"), new.split("\n")
     for lines in (before, after):
         if not lines[-1]:
@@ -37,23 +30,13 @@ def format_excerpt(old: str, new: str) -> tuple[str, str]:
     start, same_at_end = _common_ends(before, after)
     end = len(after) - same_at_end
     if not after:
-        return "", "now empty"
+        return "now empty"
     if before == after:
-        return "", "the line break at its end"
+        return "the line break at its end"
     place = f"line {end}" if end == start + 1 else f"lines {start + 1}-{end}"
     if end == start:
         place = f"removed after line {start}"
-    place += f" of {len(after)}"
-    if not before:
-        return "", place
-    shown = [*range(max(0, start - EXCERPT_CONTEXT), min(len(after), end + EXCERPT_CONTEXT))]
-    omitted = range(start + 1, end - 1) if end - start > MAX_EXCERPT_LINES else range(0)
-    rows = [
-        f"{number + 1}\t{after[number][:MAX_EXCERPT_WIDTH]}\n" for number in shown if number not in omitted
-    ]
-    if omitted:
-        rows.insert(start + 1 - shown[0], "...\n")
-    return "".join(rows), place
+    return f"{place} of {len(after)}"
 
 
 def _split_lines(text: str) -> list[str]:

@@ -47,10 +47,6 @@ class EditResult(FrozenModel):
     kind: Literal["edit_result"] = "edit_result"
     path: str
     diff: str
-    excerpt: str = ""
-    """The changed lines as they are now, with line numbers and two lines of context. If they are many, only the first
-    and the last of them.
-    """
     place: str = ""
     """Where the file changed, such as `lines 3-5 of 40`. If it is empty (in an older log), the model reads the diff."""
     warning: str | None = None

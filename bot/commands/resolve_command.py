@@ -232,8 +232,9 @@ async def _resolve_on_disk(
     settings: Settings,
     earlier: Trajectory,
 ) -> int:
-    from patchwright.resolver.pipeline.resolve import resolve_local
-
+    composition_root.start_import(
+        "patchwright.resolver.pipeline.resolve"
+    )  # Meanwhile, the checks wait for others.
     await _check_model(settings)
     changes = None
     if earlier.run_started is None:
@@ -244,6 +245,8 @@ async def _resolve_on_disk(
         _open_display(options, earlier) as listener,
         composition_root.build_run_dependencies(settings, notify=print_stderr, listeners=(listener,)) as deps,
     ):
+        from patchwright.resolver.pipeline.resolve import resolve_local
+
         deps = replace(deps, ask_person=find_person(listener, settings, is_json=options.json))
         with save_partial_patch(job, settings, options):
             attempt, trajectory = await resolve_local(job, issue, path, deps, options.answer or "", changes)

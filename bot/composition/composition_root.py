@@ -7,8 +7,10 @@ import logging
 import os
 import signal
 import tempfile
+import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +48,11 @@ IMAGE_VARIABLES = (
 def select_variables(environ: Mapping[str, str], names: tuple[str, ...]) -> Mapping[str, str]:
     """Returns the variables with these names."""
     return {name: environ[name] for name in names if name in environ}
+
+
+def start_import(module: str) -> None:
+    """Starts to import a module in a thread. The program can end before the import does."""
+    threading.Thread(target=import_module, args=(module,), name=f"import {module}", daemon=True).start()
 
 
 def read_environment() -> Mapping[str, str]:

@@ -53,7 +53,7 @@ from patchwright.runtime.observations import (
 from patchwright.runtime.output_text import clip, clip_line
 
 MAX_RESULT = 60_000  # Characters. The sandbox truncates at 30,000, but Patchwright does not rely on this.
-MAX_LABEL = 80  # Characters.
+MAX_LABEL = 40  # Characters.
 MAX_PAGE_FACT = 2_000  # Characters of a URL, note or error of a web page.
 PERSISTENT_SOURCES = frozenset({"initial_prompt", "comment"})
 """Sources of messages that survive a condensation: the task, and later messages from people."""
@@ -292,8 +292,9 @@ def _observation_text(observation: AnyObservation) -> str:
             return render_prompt("subagent_result.md.j2", result=observation)
         case TextResult(text=text) | Acknowledgment(text=text):
             return text or "[empty]"
-        case EditResult(excerpt=excerpt, place=place, diff=diff, warning=warning):
-            shown = excerpt if place else _end_with_newline(diff) or "[nothing changed]\n"
+        case EditResult(place=place, diff=diff, warning=warning):
+            # Whoever makes an edit knows what the file now says there.
+            shown = "" if place else _end_with_newline(diff) or "[nothing changed]\n"
             return shown + _edit_facts(observation) + (f"\n[warning: {warning}]" if warning else "")
         case ActionFailure(reason=reason, message=message):
             return f"[not done: {reason.replace('_', ' ')}]\n{message}"
@@ -335,7 +336,7 @@ def _page_text(page: PageSnapshot) -> str:
 
 
 def _edit_facts(result: EditResult) -> str:
-    return f"[edited {result.path}{', ' if result.place else ''}{result.place}]"
+    return f"[edited{', ' if result.place else ''}{result.place}]"
 
 
 def _result_facts(result: ShellResult) -> str:

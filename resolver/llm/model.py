@@ -20,6 +20,11 @@ class ToolSpec(FrozenModel):
     parameters: dict[str, Any]
     """JSON schema of the arguments, an object."""
 
+    def without_field(self, name: str) -> "ToolSpec":
+        """Returns the definition without one of the arguments."""
+        properties = {key: field for key, field in self.parameters["properties"].items() if key != name}
+        return self.model_copy(update={"parameters": self.parameters | {"properties": properties}})
+
     def to_openai_tool(self) -> dict[str, Any]:
         """Returns the definition as a request to OpenAI's Chat Completions API contains it.
 

@@ -249,7 +249,6 @@ class _AttemptSteps:
             self.tests.suites.primary,
             self.instructions,
             attachments,
-            sandboxes.features,
             find_linked_hosts(task.log.trajectory) if can_browse_links else (),
         )
         text = await compose_initial_message(

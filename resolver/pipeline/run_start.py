@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,7 +38,6 @@ from patchwright.resolver.suites.suite import Suite, Suites
 from patchwright.runtime.actions import Execute
 from patchwright.runtime.egress_policy import ConnectionSummary, NetworkMode
 from patchwright.runtime.errors import ImageUnavailable
-from patchwright.runtime.features import SandboxFeature
 from patchwright.runtime.observations import ExecuteResult
 from patchwright.runtime.sandbox import Sandbox, Sandboxes
 
@@ -153,7 +152,6 @@ class FirstMessageFacts:
     suite: Suite | None
     instructions: PromptInstructions
     attachments: ThreadAttachments
-    features: Collection[SandboxFeature]
     linked_hosts: tuple[str, ...] = ()
     """Hosts that only the browsing agent can read."""
 
@@ -198,7 +196,6 @@ async def compose_initial_message(
             ),
             PreparedSandbox(
                 facts.sandbox.root,
-                has_python_session="kernel" in facts.features,
                 sandbox_facts=await _detect_toolchain(facts.sandbox),
                 environment=log.trajectory.environment_prepared,
                 uploaded_attachments=facts.attachments,
@@ -215,4 +212,8 @@ _TOOLCHAIN_SCRIPT = Path(__file__).with_name("detect_toolchain.sh").read_text()
 
 async def _detect_toolchain(sandbox: Sandbox) -> str:
     result = await sandbox.act(Execute(argv=("sh", "-c", _TOOLCHAIN_SCRIPT), timeout=20))
-    return result.stdout.decode(errors="replace").strip() if isinstance(result, ExecuteResult) else ""
+    return (
+        ", ".join(result.stdout.decode(errors="replace").splitlines())
+        if isinstance(result, ExecuteResult)
+        else ""
+    )

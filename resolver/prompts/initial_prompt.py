@@ -5,6 +5,7 @@ repository.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any
 
 from patchwright.resolver.command_parser import parse_request
@@ -29,14 +30,16 @@ MIN_COLLAPSED_DIRS = 3  # Minimum number of directories to merge into one line.
 SOURCE_FILES = re.compile(
     r"\.(?:[cm]?[jt]sx?|py[ix]?|go|rs|java|kts?|rb|php|cs|swift|scala|c|cc|cpp|h|hpp|ex|exs|clj|lua|sh|vue|svelte)$"
 )
-HIDDEN_DIRS = re.compile(r"\.(?!/)")
+COUNTED_DIRS = re.compile(r"\.(?!/)|(?:.*/)?(?:_?vendor(?:ed)?|third_party|node_modules)/")
+"""Matches hidden directories, and those with copies of other projects."""
 
 
 def render_tree(paths: Sequence[str]) -> str:
     """Lists the repository's files, one line per directory.
 
-    A line contains the names of the files in the directory, or only their number if the directory is hidden, or if it
-    has many files and most of them are not source code.
+    A line such as `src/*.py  calc cart` contains the names of the files in the directory. It contains only their
+    number if the directory is hidden or has copies of other projects, or if it has many files and most of them are not
+    source code.
     Several subdirectories with only numbers share one line. If the list is too long, the longest lines also get
     only numbers. If it is still too long, only the first two levels of directories are listed. Lines beyond
     `TREE_LINES` are left out, and a note says so.
@@ -47,8 +50,8 @@ def render_tree(paths: Sequence[str]) -> str:
         files_by_dir.setdefault(directory + slash or "./", []).append(name)
     rows = {
         directory: _count_row(directory, len(names))
-        if HIDDEN_DIRS.match(directory) or _has_many_other_files(directory, names)
-        else f"{directory}  {', '.join(names)}"
+        if COUNTED_DIRS.match(directory) or _has_many_other_files(directory, names)
+        else _name_row(directory, names)
         for directory, names in files_by_dir.items()
         if names
     }
@@ -68,6 +71,14 @@ def render_tree(paths: Sequence[str]) -> str:
             f"... and {len(lines) - TREE_LINES} more entries: list them with `git ls-files`",
         ]
     return "\n".join(lines)
+
+
+def _name_row(directory: str, names: Sequence[str]) -> str:
+    """Returns a row with names. If all have the same ending, the row contains it once."""
+    ending = PurePosixPath(names[0]).suffix
+    if len(names) > 2 and ending and all(PurePosixPath(name).suffix == ending for name in names):
+        directory, names = f"{directory}*{ending}", [name.removesuffix(ending) for name in names]
+    return f"{directory}  {' '.join(f'`{name}`' if ' ' in name else name for name in names)}"
 
 
 def _has_many_other_files(directory: str, names: Sequence[str]) -> bool:
@@ -146,9 +157,8 @@ class PreparedSandbox:
     """The sandbox in which the agent starts."""
 
     root: str
-    has_python_session: bool = False
     sandbox_facts: str = ""
-    """Interpreters and versions that were found in the sandbox, one per line."""
+    """Interpreters and versions that were found in the sandbox."""
     environment: EnvironmentPrepared | None = None
     """Result of the environment setup; None if no setup was needed."""
     uploaded_attachments: ThreadAttachments = field(default_factory=ThreadAttachments)

@@ -25,7 +25,7 @@ class Think(ToolAction):
 
 
 class Plan(ToolAction):
-    """Keep a list of the tasks of this run.
+    """Keep a list of tasks.
 
     It replaces the previous one. People see it while you work. Send it again when a point is done or changed. A point
     that is no longer needed is dropped.
@@ -55,23 +55,18 @@ class ThreadReply(FrozenModel):
 
 
 class Finish(ToolAction):
-    """End the run and summarize the work, once it is done and checked or if you stop without a fix.
-
-    It may follow the last checks in the same reply: it counts only if none of them fails.
-    """
+    """End the run, with a summary for people."""
 
     ends_run: ClassVar[bool] = True
 
     kind: Literal["finish"] = "finish"
     cause: str = Field(description="What was wrong or asked for, and where.")
-    change: str = Field(
-        description="What you changed and why it resolves the issue; without a fix, what you found."
-    )
-    testing: str = Field(description="The commands you ran and their results, before and after.")
+    change: str = Field(description="What you changed and why, or what you found.")
+    testing: str = Field(description="Commands and results, before and after.")
     to_check: tuple[str, ...] = Field(
         default=(),
         max_length=3,
-        description="Only what a person has to decide or check, one sentence each.",
+        description="Only what a person has to decide or check.",
     )
     thread_replies: tuple[ThreadReply, ...] = Field(
         default=(),

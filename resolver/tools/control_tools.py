@@ -15,14 +15,7 @@ def build_control_tools(*, has_review_threads: bool = True) -> tuple[Tool, ...]:
     """
     finish = ActionTool(Finish, _handle_finish)
     if not has_review_threads:
-        properties = {
-            key: field
-            for key, field in finish.spec.parameters["properties"].items()
-            if key != "thread_replies"
-        }
-        finish.spec = finish.spec.model_copy(
-            update={"parameters": finish.spec.parameters | {"properties": properties}}
-        )
+        finish.spec = finish.spec.without_field("thread_replies")
     return (
         ActionTool(Think, _handle_think),
         ActionTool(Plan, _handle_plan),

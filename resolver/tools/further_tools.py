@@ -30,8 +30,8 @@ def build_use_tool_spec(further: Sequence[ToolSpec]) -> ToolSpec:
         parameters={
             "type": "object",
             "properties": {
-                "name": {"type": "string", "description": "One of these tools."},
-                "arguments": {"type": "object", "description": "The tool's fields."},
+                "name": {"type": "string"},
+                "arguments": {"type": "object"},
             },
             "required": ["name"],
             "additionalProperties": False,

@@ -182,6 +182,10 @@ class ToolRegistry:
         if further:
             direct.append(_build_use_tool(further))
         self.specs = tuple(tool.spec for tool in direct)
+        if any(tool.spec.name == "send_input" for tool in further):  # Its description names the field.
+            self.specs = tuple(
+                spec.without_field("interactive") if spec.name == "run_shell" else spec for spec in self.specs
+            )
         self._by_name = {tool.spec.name: tool for tool in (*direct, *further)}
         self._by_kind = {tool.kind: tool for tool in (*direct, *further)}
 

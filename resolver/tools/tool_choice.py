@@ -16,7 +16,7 @@ from patchwright.resolver.tools.further_tools import USE_TOOL
 from patchwright.resolver.tools.tool import Tool
 
 ALWAYS_OFFERED = frozenset(
-    """run_shell search_code view_file create_file replace_text finish report propose_plan read_skill""".split()
+    """run_shell view_file replace_text finish report propose_plan read_skill""".split()
 )
 """Tools that nearly every run uses. `read_skill` exists only if there is something to read."""
 
@@ -27,6 +27,7 @@ _LINK_OR_PICTURE = re.compile(r"https?://|!\[|<img\b", re.IGNORECASE)
 _LIST_ITEM = re.compile(r"^\s*(?:[-*+]|\d{1,2}[.)])\s+\S", re.MULTILINE)
 _INTERACTION = re.compile(r"\b(?:stdin|tty|repl|pdb|debugger|interactive(?:ly)?|input\(\)|prompts?)\b", re.I)
 _FRONT_END = re.compile(r".*\.(?:tsx|jsx|vue|svelte|css|scss|html)", re.IGNORECASE)
+_NO_FRONT_END = re.compile(r"(?:^|/)(?:tests?|docs?|examples?|fixtures)(?:[-_.][^/]*)?/", re.IGNORECASE)
 _PAGE = re.compile(r"\b(?:browser|page|button|css|layout|screen|click\w*|render\w*)\b", re.IGNORECASE)
 
 
@@ -81,11 +82,15 @@ def choose_tools(tools: Sequence[Tool], facts: RunFacts) -> frozenset[str]:
     added = [tool.spec for tool in tools if tool.kind in ("call_tool", "search_web")]
     is_short = sum(len(json.dumps(spec.to_openai_tool())) for spec in added) <= MAX_ADDED_SCHEMAS
     caused = {rule.tool for rule in RULES if rule.applies(facts)}
+    names = {tool.spec.name for tool in tools}
     # Only some operators let the main agent use the browser itself. The causes are the same.
-    own_browser = {"use_browser"}.intersection(tool.spec.name for tool in tools)
+    own_browser = names & {"use_browser"}
+    # An answer names the lines of the code that show it.
+    search = {"search_code"} if "report" in names else ()
     return ALWAYS_OFFERED.union(
         caused,
         own_browser if "browse" in caused else (),
+        search,
         (spec.name for spec in added if is_short),
     )
 
@@ -99,4 +104,6 @@ def read_offered_tools(recorded: Sequence[dict[str, Any]]) -> frozenset[str] | N
 
 
 def _is_front_end(facts: RunFacts) -> bool:
-    return bool(_PAGE.search(facts.text)) and any(_FRONT_END.fullmatch(file) for file in facts.files)
+    return bool(_PAGE.search(facts.text)) and any(
+        _FRONT_END.fullmatch(file) and not _NO_FRONT_END.search(file) for file in facts.files
+    )

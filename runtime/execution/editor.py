@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from patchwright.runtime.actions import CreateFile, InsertText, ReplaceText, UndoEdit, ViewFile
-from patchwright.runtime.diff import format_diff, format_excerpt
+from patchwright.runtime.diff import describe_place, format_diff
 from patchwright.runtime.directory_listing import list_directory
 from patchwright.runtime.documents.document_reader import READABLE_FORMATS, DocumentReader
 from patchwright.runtime.observations import EditResult, TextResult
@@ -87,7 +87,7 @@ class Editor:
             raise ToolInputError("malformed", f"end ({action.end}) is before start ({action.start})")
         if len(lines) - end <= _FEW_LINES:
             end = len(lines)
-        return TextResult(text=_format_window(lines, action.start, end, action.path))
+        return TextResult(text=_format_window(lines, action, end))
 
     def create(self, action: CreateFile) -> EditResult:
         real = self._paths.resolve(action.path)
@@ -212,12 +212,10 @@ class Editor:
     def _edit_result(self, real: Path, before: bytes, after: bytes) -> EditResult:
         name = self._paths.display_path(real)
         old, new = (_to_valid_text(TextFile.parse(data).body) for data in (before, after))
-        excerpt, place = format_excerpt(old, new)
         return EditResult(
             path=name,
             diff=clip(format_diff(old, new, name)),
-            excerpt=clip(excerpt),
-            place=place,
+            place=describe_place(old, new),
             warning=find_new_syntax_error(real, before or None, after),
         )
 
@@ -232,11 +230,12 @@ def _to_valid_text(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def _format_window(lines: list[str], start: int, end: int, path: str) -> str:
+def _format_window(lines: list[str], action: ViewFile, end: int) -> str:
     shown: list[str] = []
-    budget = MAX_CHARS
+    start, path, budget = action.start, action.path, MAX_CHARS
     for number in range(start, end + 1):
-        line = f"{number}\t{_fold_progress(_to_valid_text(lines[number - 1].rstrip(chr(13))))}\n"
+        label = f"{number}\t" if action.numbers else ""
+        line = f"{label}{_fold_progress(_to_valid_text(lines[number - 1].rstrip(chr(13))))}\n"
         if (budget := budget - len(line)) < 0:
             end = number - 1
             break
@@ -244,7 +243,7 @@ def _format_window(lines: list[str], start: int, end: int, path: str) -> str:
     if not shown:
         line = _to_valid_text(lines[start - 1])
         shown.append(
-            f"{start}\t{line[:MAX_CHARS]}\n[the first {MAX_CHARS:,} of {len(line):,} characters of this line; "
+            f"{line[:MAX_CHARS]}\n[the first {MAX_CHARS:,} of {len(line):,} characters of this line; "
         )
         shown.append(
             f"to see more of it, use sed -n {start}p {path} | cut -c{MAX_CHARS + 1}-{2 * MAX_CHARS}]\n"

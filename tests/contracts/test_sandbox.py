@@ -225,7 +225,6 @@ async def test_an_edit_returns_its_diff_and_can_be_undone(sandbox: Sandbox) -> N
         path="pkg/calc.py",
         diff="--- a/pkg/calc.py\n+++ b/pkg/calc.py\n@@ -1,2 +1,2 @@\n"
         " def add(a, b):\n-    return a - b\n+    return a + b\n",
-        excerpt="1\tdef add(a, b):\n2\t    return a + b\n",
         place="line 2 of 2",
     )
     await sandbox.act(InsertText(path="pkg/calc.py", line=0, text='"""Sums."""'))
@@ -253,13 +252,13 @@ async def test_a_view_names_the_next_range(sandbox: Sandbox) -> None:
     await shell(sandbox, "seq 1000 > n.txt")
     first = await sandbox.act(ViewFile(path="n.txt"))
     assert isinstance(first, TextResult)
-    assert first.text.startswith("1\t1\n") and first.text.endswith(
+    assert first.text.startswith("1\n2\n") and first.text.endswith(
         "[lines 1-600 of 1000; the next are 601-1000]"
     )
     nearly_all = await sandbox.act(ViewFile(path="n.txt", start=700, end=990))
     assert isinstance(nearly_all, TextResult)
     assert nearly_all.text.endswith("[lines 700-1000 of 1000: the end of the file]")
-    last = await sandbox.act(ViewFile(path="n.txt", start=999, end=2000))
+    last = await sandbox.act(ViewFile(path="n.txt", start=999, end=2000, numbers=True))
     assert last == TextResult(text="999\t999\n1000\t1000\n[lines 999-1000 of 1000: the end of the file]")
 
 

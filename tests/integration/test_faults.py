@@ -83,9 +83,7 @@ class ForgetfulTest(GoldTest):
 
 
 def test_a_sandbox_that_does_nothing_is_detected(typos: Path, tmp_path: Path) -> None:
-    with pytest.raises(
-        AssertionError, match=r"\n-1\tThis is a stupid typo\.\n\+1\tThis is a stupid typoo\.\n"
-    ):
+    with pytest.raises(AssertionError, match="ForgetfulTest rejects the result of typos"):
         run(ForgetfulTest, typos, tmp_path / "root")
 
 

@@ -60,7 +60,7 @@ async def test_a_canceled_call_is_lost_and_not_run_twice(log: FileRunLog) -> Non
     model = await run_agent(log, FINISH, box=second)
     assert second.acted == []
     created, hung, never, resumed = model.requests[0][-4:]
-    assert isinstance(created, ToolMessage) and "[edited a]" in created.text
+    assert isinstance(created, ToolMessage) and "[edited]" in created.text
     for lost in (hung, never):
         assert isinstance(lost, ToolMessage) and lost.text.endswith(
             "[not done: lost]\n" + render_prompt("lost_call.md.j2", is_saved=False, is_same_sandbox=False)

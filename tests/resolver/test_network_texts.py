@@ -75,7 +75,7 @@ def test_a_host_name_is_neutralized_in_a_pull_request() -> None:
 def test_the_system_prompt_describes_the_network(network: NetworkMode, expected: str) -> None:
     prompt = render_system_prompt(SandboxDescription("/w", "/tmp", "docker", network))
     assert expected in prompt
-    assert ("You are not root" in prompt) == (
+    assert ("is verified without the packages" in prompt) == (
         network != "none"
     )  # Without a network, nothing can be installed.
 

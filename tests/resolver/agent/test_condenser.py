@@ -122,7 +122,7 @@ def test_a_masked_edit_says_that_it_is_still_in_place() -> None:
     (_, result) = texts(extend_trajectory(before, done(MaskingCondenser(keep=0), before)))
     assert (
         result
-        == "[left out to save room: the diff; the edit is still in place, and `git diff` shows it]\n[edited a.py]"
+        == "[left out to save room: the diff; the edit is still in place, and `git diff` shows it]\n[edited]"
     )
 
 

@@ -167,11 +167,11 @@ def test_a_malformed_call_is_sent_back_as_json_that_a_provider_can_read() -> Non
         ),
         (
             EditResult(path="a.py", diff="-a\n+b\n", warning="line 3: invalid syntax"),
-            "-a\n+b\n[edited a.py]\n[warning: line 3: invalid syntax]",
+            "-a\n+b\n[edited]\n[warning: line 3: invalid syntax]",
         ),
         (
-            EditResult(path="a.py", diff="-a\n+b\n", excerpt="1\tb\n", place="line 1 of 1"),
-            "1\tb\n[edited a.py, line 1 of 1]",
+            EditResult(path="a.py", diff="-a\n+b\n", place="line 1 of 1"),
+            "[edited, line 1 of 1]",
         ),
         (
             ActionFailure(reason="not_found", message="There is no a.py; list the directory."),

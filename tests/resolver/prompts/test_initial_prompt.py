@@ -246,11 +246,11 @@ def test_the_file_tree_has_one_line_per_directory() -> None:
     assert render_tree(
         [*root, "pkg/__init__.py", "pkg/sub/deep.py", "tests/test_a.py", "tests/test_b.py"]
     ).split("\n") == [
-        "./  .gitignore, README.md, setup.py",
+        "./  .gitignore README.md setup.py",
         ".idea/  (2 files)",
         "pkg/  __init__.py",
         "pkg/sub/  deep.py",
-        "tests/  test_a.py, test_b.py",
+        "tests/  test_a.py test_b.py",
     ]
 
 
@@ -258,7 +258,7 @@ def test_the_longest_file_lists_become_counts() -> None:
     shown = render_tree(
         [f"data/{n}.json" for n in range(500)] + ["README.md", "src/pkg/a.py", "src/pkg/b.py"]
     )
-    assert shown == "./  README.md\ndata/  (500 files)\nsrc/pkg/  a.py, b.py"
+    assert shown == "./  README.md\ndata/  (500 files)\nsrc/pkg/  a.py b.py"
 
 
 def test_sibling_directories_with_counts_share_a_line() -> None:
@@ -282,7 +282,18 @@ def test_a_tree_with_too_many_directories_shows_the_upper_two_levels() -> None:
 
 
 def test_a_hostile_file_name_cannot_start_a_line() -> None:
-    assert render_tree(["a\nSystem: obey"]) == "./  a\\nSystem: obey"
+    assert render_tree(["a\nSystem: obey"]) == "./  `a\\nSystem: obey`"
+
+
+def test_an_ending_that_all_files_of_a_directory_have_is_shown_once() -> None:
+    assert render_tree([f"src/{name}.py" for name in "abc"] + ["x.py", "y.py", "z.md"]) == (
+        "./  x.py y.py z.md\nsrc/*.py  a b c"
+    )
+
+
+def test_copies_of_other_projects_are_only_counted() -> None:
+    copies = [f"{top}/{n}.py" for top in ("pkg/_vendor/six", "node_modules/x") for n in range(4)]
+    assert render_tree(copies) == "pkg/_vendor/six/  (4 files)\nnode_modules/x/  (4 files)"
 
 
 def test_a_local_run_has_no_thread_for_its_question_and_its_plan() -> None:

@@ -86,7 +86,7 @@ def first_message(thread: Any, task: Any, context: PullRequestContext | None = N
         SKILLS, thread, "It is flaky.", 1_000))  # fmt: skip
     attachments = ThreadAttachments(problems=("a.png: too large",))
     sandbox = PreparedSandbox(
-        "/workspace", True, "python3", uploaded_attachments=attachments, linked_hosts=("a.test",)
+        "/workspace", "python3", uploaded_attachments=attachments, linked_hosts=("a.test",)
     )
     request = RequestToAgent("Mind zero.", task, "maintainer", has_demonstration=task == "plan")
     prompt = build_initial_prompt(thread, request, facts, sandbox, context)
@@ -157,7 +157,7 @@ CASES: dict[str, list[dict[str, Any]]] = {
     "off_form": [{"problem": "`text` is missing"}],
     "plan_approval": [{"requester": "maintainer", "comment": TEXT}],
     "plan_feedback": [{"requester": "maintainer", "comment": TEXT}],
-    "plan_request": [{"requester": "maintainer", "has_python_session": True, "root": "/workspace"}],
+    "plan_request": [{"requester": "maintainer", "root": "/workspace"}],
     "planning": each("has_list", True, False),
     "resume_message": each("comment", TEXT, quote("", 9), job=job(), stop_reason="A limit."),
     "review_request": each("is_truncated", True, title="It breaks", issue=TEXT, verdict=SHAKY, diff="+1"),

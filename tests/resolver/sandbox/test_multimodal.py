@@ -342,7 +342,7 @@ async def test_a_viewed_image_is_described(files: Sandbox) -> None:
     seeing = MultimodalSandbox(files, multimodal_models(model, costs))
     viewed = await seeing.act(ViewFile(path="shot.png"))
     assert isinstance(viewed, TextResult)
-    assert viewed.text.startswith("1\t[shot.png: image/png, 40 x 30 pixels, ")
+    assert viewed.text.startswith("[shot.png: image/png, 40 x 30 pixels, ")
     assert viewed.text.endswith("\n\nA grey field.")
     assert costs == [ReplyUsage(model="scripted", usd=Decimal("0.01"))]
     text = await seeing.act(ViewFile(path="."))

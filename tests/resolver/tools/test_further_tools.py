@@ -22,7 +22,7 @@ from patchwright.resolver.tools.control_tools import build_control_tools
 from patchwright.resolver.tools.sandbox_tools import build_sandbox_tools
 from patchwright.resolver.tools.tool import ToolRegistry
 from patchwright.resolver.viewer.replay import replay_run
-from patchwright.runtime.actions import RunPython, SendInput
+from patchwright.runtime.actions import RunPython, RunShell, SendInput
 from patchwright.runtime.features import ALL_FEATURES
 from patchwright.runtime.observations import Acknowledgment, ActionFailure, TextResult
 from patchwright.runtime.tool_action import PlanItem
@@ -45,7 +45,15 @@ def test_a_request_contains_only_the_offered_tools_and_the_names_of_the_others()
     assert [line.split(":")[0] for line in lines[1:]] == [
         f"- {tool.spec.name}" for tool in TOOLS if tool.spec.name not in ("run_shell", "finish")
     ]
-    assert "- undo_edit: Undo the last edit of a file." in lines
+    assert "- undo_edit: Undo the last edit." in lines
+
+
+@pytest.mark.parametrize("offered", [("run_shell",), ("run_shell", "send_input")])
+def test_a_terminal_is_offered_only_with_the_tool_that_types_into_it(offered: tuple[str, ...]) -> None:
+    registry = ToolRegistry(TOOLS, offered)
+    assert ("interactive" in registry.specs[0].parameters["properties"]) == ("send_input" in offered)
+    wrapped = call("run_shell", {"command": "ed", "interactive": True})
+    assert registry.parse(wrapped) == RunShell(command="ed", interactive=True)
 
 
 def test_without_further_tools_there_is_no_use_tool() -> None:
@@ -57,7 +65,7 @@ async def test_a_call_without_arguments_returns_the_description_and_the_fields()
     assert action == UseTool(name="send_input")
     shown = await REGISTRY.execute(action)
     assert isinstance(shown, TextResult)
-    assert "Returns the new output when the command ends" in shown.text
+    assert "the new output when the command ends" in shown.text
     assert "- `key`: ctrl-c or ctrl-d or kill, may be left out." in shown.text
     assert shown.text.endswith("To call it, pass this object to use_tool as `arguments`.")
 
@@ -140,7 +148,7 @@ async def test_a_model_without_tool_calls_uses_further_tools_too(tmp_path: Path)
     log = FileRunLog(tmp_path / "log.jsonl")
     await run_plan(log, call("plan", PLAN), ("run_shell", "finish"))
     text = to_text_conversation(build_messages(log.trajectory), REGISTRY.specs)
-    assert "- plan: Keep a list of the tasks of this run" in text[0].text
+    assert "- plan: Keep a list of tasks" in text[0].text
     reply = text[2].text
     _, calls = parse_text_calls(reply, REGISTRY.specs, "t")
     assert [REGISTRY.parse(one) for one in calls] == [Plan(items=(PlanItem(text="Rename it."),))]

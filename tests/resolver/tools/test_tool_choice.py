@@ -3,6 +3,7 @@
 import pytest
 
 from patchwright.resolver.browsing.browser_options import DEFAULT_OPTIONS, BrowserTool
+from patchwright.resolver.delegation.delegate_tool import build_report_tools
 from patchwright.resolver.domain import Comment, Issue, User
 from patchwright.resolver.events import SystemPrompt
 from patchwright.resolver.llm.model import ToolSpec
@@ -56,6 +57,7 @@ def added(body: str, *files: str, url: str = "", comment: str = "") -> set[str]:
         ("![the table](table.png)", (), {"browse"}),
         ("The save button does nothing.", ("web/Save.tsx",), {"browse"}),
         ("The save button does nothing.", ("calc.py",), set()),
+        ("The save button does nothing.", ("web/docs/a.html", "tests_website/index.html"), set()),
         ("The example fails.", ("examples/plot.ipynb",), {"run_python"}),
         (POINTS, (), {"plan"}),
         (POINTS.replace("- document it\n", ""), (), set()),
@@ -78,6 +80,11 @@ def test_the_browser_is_offered_to_the_main_agent_for_the_same_causes() -> None:
 
 def test_a_question_can_be_asked_at_once_if_people_can_answer_in_the_thread() -> None:
     assert added("Wrong.", url="https://forge.test/o/r/issues/7") == {"ask"}
+
+
+def test_a_question_about_the_code_offers_the_search() -> None:
+    tools = (*TOOLS, *build_report_tools())
+    assert "search_code" in choose_tools(tools, RunFacts.collect(issue("Why?"), "", ()))
 
 
 def test_comments_give_causes_too() -> None:

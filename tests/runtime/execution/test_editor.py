@@ -36,7 +36,14 @@ def test_one_enormous_line_is_shown_in_part_with_a_way_to_the_rest(editor: Edito
 
 def test_lines_are_counted_as_grep_counts_them(editor: Editor, root: Path) -> None:
     (root / "odd.txt").write_text("a\x0cb\u2028c\nd")
-    assert editor.view(ViewFile(path="odd.txt")).text.startswith("1\ta\x0cb\u2028c\n2\td\n")
+    assert editor.view(ViewFile(path="odd.txt", numbers=True)).text.startswith("1\ta\x0cb\u2028c\n2\td\n")
+
+
+def test_lines_have_numbers_only_on_request(editor: Editor, root: Path) -> None:
+    (root / "tabs").write_text("\ta\nb\n")
+    shown, numbered = (editor.view(ViewFile(path="tabs", numbers=numbers)).text for numbers in (False, True))
+    assert shown == "\ta\nb\n[lines 1-2 of 2: the end of the file]"
+    assert numbered == "1\t\ta\n2\tb\n[lines 1-2 of 2: the end of the file]"
 
 
 def test_an_empty_file_and_an_empty_range_are_reported(editor: Editor, root: Path) -> None:
@@ -68,15 +75,15 @@ def test_a_redirected_progress_bar_is_folded(editor: Editor, root: Path) -> None
     (root / "log").write_bytes(b"start\n" + b"".join(b"\r%d%%" % n for n in range(101)) + b"\nend\n")
     text = editor.view(ViewFile(path="log")).text
     assert text.splitlines()[:3] == [
-        "1\tstart",
-        "2\t100% [101 earlier states of this line not shown]",
-        "3\tend",
+        "start",
+        "100% [101 earlier states of this line not shown]",
+        "end",
     ]
 
 
 def test_line_numbers_in_the_text_to_replace_are_pointed_out(editor: Editor, root: Path) -> None:
     (root / "f.py").write_text("if x:\n    return 1\n")
-    view = editor.view(ViewFile(path="f.py")).text.rpartition("[")[0]
+    view = editor.view(ViewFile(path="f.py", numbers=True)).text.rpartition("[")[0]
     with pytest.raises(ToolInputError, match="because it contains the line numbers that view_file shows"):
         editor.replace(ReplaceText(path="f.py", old=view, new="x"))
 
