@@ -59,7 +59,6 @@ READ_ON = {
     "poll": "#poll-without-a-webhook",
     "risk_threshold": "security.md#risk-ratings",
     "risk_response": "security.md#ask-for-approval",
-    "confirmation_timeout": "commands.md#approve-a-risky-call",
     "risk_analyzers": "tools.md#add-an-analyzer-or-a-policy",
     "risk_policy": "tools.md#add-an-analyzer-or-a-policy",
     "search_api_key": "#web-search",

@@ -202,7 +202,7 @@ async def _resolve_on_forge(
         async with share_with_server(
             job, settings, FileLogStore(settings.data / "runs"), reporter, print_stderr
         ) as (logs, reporter):
-            person = find_person(listener, settings, is_json=options.json)
+            person = find_person(listener, is_json=options.json)
             deps = replace(deps, logs=logs, ask_person=person)
             with save_partial_patch(job, settings, options):
                 if earlier.run_started and earlier.agent_stopped is None:
@@ -244,7 +244,7 @@ async def _resolve_on_disk(
         _open_display(options, earlier) as listener,
         composition_root.build_run_dependencies(settings, notify=print_stderr, listeners=(listener,)) as deps,
     ):
-        deps = replace(deps, ask_person=find_person(listener, settings, is_json=options.json))
+        deps = replace(deps, ask_person=find_person(listener, is_json=options.json))
         with save_partial_patch(job, settings, options):
             attempt, trajectory = await resolve_local(job, issue, path, deps, options.answer or "", changes)
     if attempt.agent_stopped.reason == "input_required":

@@ -43,8 +43,6 @@ class RunSettings(FrozenModel):
     images, and `marks` draws the elements' numbers on it. `viewport_only` leaves out what is not in view. The other
     values flag elements in the tree.
     """
-    browser_pages: int = Field(default=1, ge=1, le=10)
-    """Number of recent pages in the browsing agent's prompt. Earlier pages are shown without their screenshots."""
     browse_links: bool = True
     """Whether the browsing agent may read the hosts that people with write access linked in the thread, in addition to
     the allowlist. Only this agent can read these hosts, and it can only read them (GET and HEAD).
@@ -90,10 +88,6 @@ class RunSettings(FrozenModel):
     """Whether the micro agent `commit-writer` reads the diff and writes the message of the commit (`condenser_model`).
     Otherwise, the message contains the issue's title and the agent's own description.
     """
-    planning_interval: int = Field(default=10, ge=0)
-    """Number of steps after which the model is asked to review its progress and to plan ahead. 0
-    turns these requests off.
-    """
     max_context_tokens: int | None = Field(default=None, ge=2_000)
     """Maximum number of tokens in a conversation. A longer conversation is shortened to a summary and its
     latest messages. If a model says that a conversation is too long although it is below this limit, later
@@ -108,8 +102,6 @@ class RunSettings(FrozenModel):
     """What happens to calls from `risk_threshold` on: they are refused, or a person with write access has to approve
     each of them. In a workflow, they are refused.
     """
-    confirmation_timeout: int = Field(default=86_400, ge=60)
-    """Number of seconds after which a call that nobody has approved is rejected, and the run continues."""
     model_rates_risk: bool = False
     """Whether the model also rates the risk of each of its tool calls. The model can raise the rating that
     Patchwright's rules give, but cannot lower it.

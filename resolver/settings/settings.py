@@ -176,7 +176,6 @@ SENSITIVE_SETTINGS = frozenset(
         "allowed_paths",
         "risk_threshold",
         "risk_response",
-        "confirmation_timeout",
         "risk_analyzers",
         "risk_policy",
         "operator_token",
