@@ -35,7 +35,7 @@ REDIS_RETRY_SECONDS = 5.0
 # No address, key, path, or program: a client that can write to Redis must not choose those of a worker.
 VARIABLE_SETTINGS = frozenset(
     "max_steps max_usd timeout max_tokens test_timeout max_repairs max_attempts max_context_tokens "
-    "max_subagent_steps patch_review demonstration reasoning_effort "
+    "max_subagent_steps demonstration reasoning_effort "
     "tool_calling condenser_model browsing_model review_model".split()
 )
 """The settings that a job may change. All others are the worker's own."""

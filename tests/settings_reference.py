@@ -62,7 +62,7 @@ READ_ON = {
     "risk_analyzers": "tools.md#add-an-analyzer-or-a-policy",
     "risk_policy": "tools.md#add-an-analyzer-or-a-policy",
     "search_api_key": "#web-search",
-    "patch_review": "proof.md",
+    "review_model": "proof.md#second-opinions-and-several-attempts",
     "secrets_file": "security.md#repository-secrets",
     "setup": "#setup",
     "test_command": "#how-tests-are-found",

@@ -81,9 +81,6 @@ class RunSettings(FrozenModel):
     """Which new pull requests are ready for review, and not drafts: those whose verdict is `fixed`, also those whose
     verdict is `conditional`, or `none`. A repository can override this setting.
     """
-    patch_review: bool = False
-    """Whether a second model (`review_model`) reviews the patch. Its review never changes the test verdict.
-    """
     commit_writer: bool = False
     """Whether the micro agent `commit-writer` reads the diff and writes the message of the commit (`condenser_model`).
     Otherwise, the message contains the issue's title and the agent's own description.
@@ -102,13 +99,10 @@ class RunSettings(FrozenModel):
     """What happens to calls from `risk_threshold` on: they are refused, or a person with write access has to approve
     each of them. In a workflow, they are refused.
     """
-    model_rates_risk: bool = False
-    """Whether the model also rates the risk of each of its tool calls. The model can raise the rating that
-    Patchwright's rules give, but cannot lower it.
-    """
     risk_analyzers: tuple[str, ...] = ()
-    """Names of your own risk analyzers, which are used in addition to Patchwright's rules. Each name is an
-    entry point in the group `patchwright.analyzers`.
+    """Names of risk analyzers, which are used in addition to Patchwright's rules: `model`, with which the model rates
+    each of its tool calls, and entry points in the group `patchwright.analyzers`. An analyzer can raise the rating that
+    the rules give, but cannot lower it.
     """
     risk_policy: str | None = None
     """Name of your own risk policy, which replaces `risk_threshold` and `risk_response`. The name is an entry
