@@ -180,7 +180,7 @@ async def _resolve_on_forge(
     composition_root.check_github_credentials(settings)
     await check_endpoint(settings)
     if problem := await find_connection_problem(settings.github_api_url):
-        raise SettingsError(f"GitHub's API at {problem}. Check the network and GITHUB_API_URL.")
+        raise SettingsError(f"GitHub's API at {problem}. Check the network and GITHUB_SERVER_URL.")
     show = print_stderr if options.json else print_stdout
     async with (
         _open_display(options, earlier) as listener,

@@ -21,7 +21,6 @@ log = logging.getLogger(__name__)
 
 IDENTITY_SETTINGS = ("app_id", "private_key", "github_token")
 """The settings that configure a GitHub identity. If any of them is set, the saved App is not used."""
-GITHUB_URL_SETTINGS = ("github_api_url", "github_server_url")
 PRIVATE_DIRECTORY_MODE = 0o700
 MAX_FILE_BYTES = 100_000
 
@@ -197,7 +196,7 @@ def to_setting_values(stored: StoredSetup, explicit: Mapping[str, Any]) -> dict[
     """Returns the settings from the saved setup. Leaves out settings that the operator has configured elsewhere
     (`explicit`). Raises SettingsError.
 
-    The saved values form three groups: the App with its key and the URLs of its GitHub instance, the model with
+    The saved values form three groups: the App with its key and the URL of its GitHub instance, the model with
     its key, and the OAuth client. If `explicit` contains a main setting of a group, the whole group is left
     out.
     """
@@ -207,15 +206,13 @@ def to_setting_values(stored: StoredSetup, explicit: Mapping[str, Any]) -> dict[
     app = stored.app
     if app is None or _is_any_set(IDENTITY_SETTINGS, explicit):
         return values
-    urls = app.server.model_dump()
-    if conflicting := [
-        key for key in GITHUB_URL_SETTINGS if key in explicit and str(explicit[key]).rstrip("/") != urls[key]
-    ]:
+    server = app.server.github_server_url
+    if str(explicit.get("github_server_url", server)).rstrip("/") != server:
         raise SettingsError(
-            f"{conflicting[0].upper()} is not a URL of {app.server.github_server_url}, where this server's App "
-            "was created. Remove that setting, or set PATCHWRIGHT_APP_ID and its private key as well."
+            f"GITHUB_SERVER_URL is not {server}, where this server's App was created. Remove that setting, or set "
+            "PATCHWRIGHT_APP_ID and its private key as well."
         )
-    values |= urls | {"app_id": str(app.id), "private_key": app.private_key}
+    values |= {"github_server_url": server, "app_id": str(app.id), "private_key": app.private_key}
     values |= {"webhook_secret": app.webhook_secret} if app.webhook_secret else {"poll": True}
     if app.public_url is not None:
         values["public_url"] = app.public_url
@@ -227,19 +224,6 @@ def to_setting_values(stored: StoredSetup, explicit: Mapping[str, Any]) -> dict[
 
 def _is_any_set(keys: Collection[str], explicit: Mapping[str, Any]) -> bool:
     return any(key in explicit for key in keys)
-
-
-def github_server_from_url(server_url: str) -> GitHubServer:
-    """Derives the API URLs of a GitHub instance from its URL, as GitHub documents.
-
-    Source: docs.github.com/enterprise-server/rest/overview/resources-in-the-rest-api (`/api/v3`),
-    docs.github.com/enterprise-cloud@latest/admin/data-residency (`api.NAME.ghe.com`)
-    """
-    url = server_url.rstrip("/")
-    scheme, _, host = url.partition("://")
-    if host == "github.com" or host.endswith(".ghe.com"):
-        return GitHubServer(github_server_url=url, github_api_url=f"{scheme}://api.{host}")
-    return GitHubServer(github_server_url=url, github_api_url=f"{url}/api/v3")
 
 
 def find_readable_by_others(data: Path, key_file: Path | None = None) -> list[str]:

@@ -21,7 +21,7 @@ UNRECORDED_SETTINGS = frozenset(
         *("model_api_key", "search_api_key", "proxy", "redis_url", "operator_token"),
         *("oauth_client_id", "oauth_client_secret", "credentials_key", "credentials_key_file"),
         # Locations. The `RunStarted` event already names the GitHub server.
-        *("github_api_url", "github_server_url", "data", "ca_bundle"),
+        *("github_server_url", "data", "ca_bundle"),
         # Triggers, and settings that other events or fields already record.
         *("label", "sandbox_transport", "model", "max_steps", "timeout", "max_usd"),
         *("log_level", "archive"),

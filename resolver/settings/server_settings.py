@@ -139,6 +139,18 @@ class ServerSettings(FrozenModel):
         return url.rstrip("/") if url else None
 
 
+def derive_api_url(server_url: str) -> str:
+    """Returns the URL of the REST API of the GitHub instance at this URL, as GitHub documents.
+
+    Source: docs.github.com/enterprise-server/rest/overview/resources-in-the-rest-api (`/api/v3`),
+    docs.github.com/enterprise-cloud@latest/admin/data-residency (`api.NAME.ghe.com`)
+    """
+    url = server_url.rstrip("/")
+    scheme, _, host = url.partition("://")
+    is_cloud = host == "github.com" or host.endswith(".ghe.com")
+    return f"{scheme}://api.{host}" if is_cloud else f"{url}/api/v3"
+
+
 def is_loopback(url: str) -> bool:
     """Returns True if the URL's host is this machine."""
     host = urlsplit(url).hostname or ""

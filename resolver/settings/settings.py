@@ -23,7 +23,7 @@ from patchwright.resolver.runner_names import RunnerName
 from patchwright.resolver.settings.model_settings import ModelSettings
 from patchwright.resolver.settings.run_settings import ReadyVerdicts, RunSettings
 from patchwright.resolver.settings.sandbox_settings import SandboxSettings
-from patchwright.resolver.settings.server_settings import ServerSettings
+from patchwright.resolver.settings.server_settings import ServerSettings, derive_api_url
 from patchwright.runtime.frozen_model import FrozenModel
 
 VARIABLE_PREFIX = "PATCHWRIGHT_"
@@ -45,10 +45,10 @@ class Settings(ModelSettings, SandboxSettings, RunSettings, ServerSettings):
     """ID or client ID of the GitHub App. It requires `private_key`."""
     private_key: SecretStr | None = None
     """The GitHub App's private key in PEM format, or the path of a file that contains it."""
-    github_api_url: str = "https://api.github.com"
-    """URL of the API. For GitHub Enterprise Server, use `https://HOST/api/v3`."""
     github_server_url: str = "https://github.com"
-    """URL of GitHub's website and git server."""
+    """URL of GitHub's website and git server. The URL of the API is derived from it, as `https://HOST/api/v3` for
+    GitHub Enterprise Server.
+    """
 
     data: Path
     """Path of the directory for runs and caches. By default, this is the user's data directory."""
@@ -72,6 +72,10 @@ class Settings(ModelSettings, SandboxSettings, RunSettings, ServerSettings):
     GitHub requires a separate permission for workflow files.
     """
 
+    @property
+    def github_api_url(self) -> str:
+        return derive_api_url(self.github_server_url)
+
     @field_validator("*", mode="before")
     @classmethod
     def _split_text(cls, value: object, info: ValidationInfo) -> object:
@@ -93,9 +97,7 @@ class Settings(ModelSettings, SandboxSettings, RunSettings, ServerSettings):
     def _validate_branch_template(cls, template: str) -> str:
         return validate_template(template)
 
-    @field_validator(
-        "github_api_url", "github_server_url", "model_base_url", "search_base_url", "package_index"
-    )
+    @field_validator("github_server_url", "model_base_url", "package_index")
     @classmethod
     def _validate_url(cls, url: str | None) -> str | None:
         if url is not None and not re.match(r"https?://[^\s/]", url, re.IGNORECASE):
@@ -130,7 +132,6 @@ class Settings(ModelSettings, SandboxSettings, RunSettings, ServerSettings):
 
 EXTERNAL_VARIABLES = {
     "GITHUB_TOKEN": "github_token",
-    "GITHUB_API_URL": "github_api_url",
     "GITHUB_SERVER_URL": "github_server_url",
     "REDIS_URL": "redis_url",
 }
@@ -152,7 +153,6 @@ SENSITIVE_SETTINGS = frozenset(
         "data",
         "credentials_key",
         "credentials_key_file",
-        "github_api_url",
         "github_server_url",
         "model_base_url",
         "redis_url",
@@ -162,7 +162,6 @@ SENSITIVE_SETTINGS = frozenset(
         "public_url",
         "hold_ci",
         "package_index",
-        "search_base_url",
         "search_provider",
         "network",
         "allowed_hosts",

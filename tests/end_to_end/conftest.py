@@ -239,7 +239,6 @@ def server_environment(fake_github: FakeGitHub, app: GitHubApp, data: Path) -> d
         "PATCHWRIGHT_APP_ID": str(app.id),
         "PATCHWRIGHT_PRIVATE_KEY": app.private_key_pem,
         "PATCHWRIGHT_WEBHOOK_SECRET": "story-webhook-secret",
-        "GITHUB_API_URL": fake_github.api_url,
         "GITHUB_SERVER_URL": fake_github.server_url,
     }
 

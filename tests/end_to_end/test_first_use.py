@@ -50,7 +50,7 @@ async def test_with_an_enterprise_server_no_other_github_is_contacted(scenario: 
         assert scenario.fake_github.server_url in written
         assert "github.com" not in written
 
-        elsewhere = {**proxy, "GITHUB_API_URL": "https://api.github.com"}
+        elsewhere = {**proxy, "GITHUB_SERVER_URL": "https://github.com"}
         code, _, _ = await scenario.command("resolve", url.removesuffix("1") + "7", environment=elsewhere)
         assert code != 0
         assert {line.split()[1] for line in request} == {

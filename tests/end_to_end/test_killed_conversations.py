@@ -71,7 +71,7 @@ class Machines:
             "PATCHWRIGHT_MODEL": "openai/unused",
             "PATCHWRIGHT_MODEL_API_KEY": KEY,
             "GITHUB_TOKEN": "ghp_of_tests",
-            "GITHUB_API_URL": "http://127.0.0.1:9",  # Nothing answers there, so the worker has no jobs.
+            "GITHUB_SERVER_URL": "http://127.0.0.1:9",  # Nothing answers there, so the worker has no jobs.
         }
         command = [*preloaded_command(), "work"]
         with (self.place / f"{name}.log").open("w") as log:

@@ -266,7 +266,7 @@ async def test_doctor_prints_text_or_json_and_sets_its_exit_code(tmp_path: Path,
             "PATCHWRIGHT_WEBHOOK_SECRET": SECRET,
             "PATCHWRIGHT_PUBLIC_URL": server.settings["public_url"],
             "PATCHWRIGHT_MODEL_API_KEY": "sk-of-a-doctor",
-            "GITHUB_API_URL": server.fake_github.api_url,
+            "GITHUB_SERVER_URL": server.fake_github.server_url,
         }
         good_model = {"PATCHWRIGHT_MODEL": "openai/gpt-4o", "PATCHWRIGHT_MODEL_BASE_URL": fit.base_url}
         bad_model = {"PATCHWRIGHT_MODEL": "openai/gpt-4o", "PATCHWRIGHT_MODEL_BASE_URL": unfit.base_url}

@@ -12,6 +12,7 @@ from pydantic import SecretStr
 
 from patchwright.bot.composition import composition_root
 from patchwright.bot.credentials import collect_secrets
+from patchwright.bot.github.auth import GitHubServer
 from patchwright.bot.setup import credential_store
 from patchwright.bot.setup.app_form import AppForm, parse_app_form
 from patchwright.bot.setup.credential_key import KeySettings, default_key_file
@@ -19,7 +20,6 @@ from patchwright.bot.setup.credential_store import (
     ModelConnection,
     RegisteredApp,
     StoredSetup,
-    github_server_from_url,
 )
 from patchwright.bot.setup.setup_code import MAX_WRONG_CODES, VALID_SECONDS, SetupCode, SetupSession
 from patchwright.resolver.errors import SettingsError
@@ -27,7 +27,7 @@ from patchwright.resolver.settings.settings import Settings
 
 APP = RegisteredApp(
     id=7, slug="bot", html_url="https://github.com/apps/bot", client_id="Iv1", client_secret="c" * 20,
-    private_key="-----BEGIN RSA PRIVATE KEY-----", webhook_secret="w" * 20, server=github_server_from_url("https://github.com"),
+    private_key="-----BEGIN RSA PRIVATE KEY-----", webhook_secret="w" * 20, server=GitHubServer(github_server_url="https://github.com"),
     public_url="https://bot.example",
 )  # fmt: skip
 MODEL = ModelConnection(model="openai/gpt-4o", model_api_key="sk-kept", model_base_url="https://m.example")
@@ -78,9 +78,9 @@ def test_explicit_settings_override_saved_ones_group_by_group(tmp_path: Path) ->
 
 
 def test_a_saved_key_is_not_sent_to_another_github(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"GITHUB_API_URL is not a URL of https://github\.com"):
-        settings(tmp_path, StoredSetup(app=APP), GITHUB_API_URL="https://evil.example/api/v3")
-    same = settings(tmp_path, StoredSetup(app=APP), GITHUB_API_URL="https://api.github.com/")
+    with pytest.raises(SettingsError, match=r"GITHUB_SERVER_URL is not https://github\.com"):
+        settings(tmp_path, StoredSetup(app=APP), GITHUB_SERVER_URL="https://evil.example")
+    same = settings(tmp_path, StoredSetup(app=APP), GITHUB_SERVER_URL="https://github.com/")
     assert same.app_id == "7"
 
 
@@ -126,7 +126,7 @@ def test_the_repr_hides_secrets() -> None:
 
 def test_api_urls_are_derived_from_the_server_url() -> None:
     api = {
-        url: github_server_from_url(url).github_api_url
+        url: GitHubServer(github_server_url=url).github_api_url
         for url in ("https://github.com/", "https://a.ghe.com", "https://g.corp/x")
     }
     assert list(api.values()) == [
@@ -134,8 +134,10 @@ def test_api_urls_are_derived_from_the_server_url() -> None:
         "https://api.a.ghe.com",
         "https://g.corp/x/api/v3",
     ]
-    assert github_server_from_url("https://g.corp").graphql_url == "https://g.corp/api/graphql"
-    assert github_server_from_url("https://github.com").graphql_url == "https://api.github.com/graphql"
+    assert GitHubServer(github_server_url="https://g.corp").graphql_url == "https://g.corp/api/graphql"
+    assert (
+        GitHubServer(github_server_url="https://github.com").graphql_url == "https://api.github.com/graphql"
+    )
 
 
 def test_comments_link_to_loopback_urls_only_with_a_webhook(tmp_path: Path) -> None:
