@@ -1,6 +1,7 @@
 """Determines from the log of a run what its task is: to work, to plan, to explain or to propose a configuration."""
 
 from patchwright.resolver.actions import Action
+from patchwright.resolver.branch_names import DEFAULT_TEMPLATE
 from patchwright.resolver.command_parser import RunOptions
 from patchwright.resolver.comment_commands import WORK, Task
 from patchwright.resolver.domain import JobId, StopReason
@@ -64,3 +65,9 @@ def get_options(
         if isinstance(event, Message) and event.trigger_id != trigger_id:
             options = event.options.override(options)
     return latest.override(options) if latest else options
+
+
+def get_branch_template(trajectory: Trajectory) -> str:
+    """Returns the repository's template for the name of the run's branch."""
+    repository = trajectory.run_configured.repository if trajectory.run_configured else {}
+    return str(repository.get("branch", DEFAULT_TEMPLATE))

@@ -47,7 +47,6 @@ READ_ON = {
     "metrics_label": "runs.md#metrics",
     "max_context_tokens": "instructions.md#long-conversations",
     "credentials_key": "security.md#saved-credentials",
-    "credentials_key_file": "security.md#saved-credentials",
     "hold_ci": "ci.md#held-ci",
     "language_images": "#images-by-language",
     "log_level": "runs.md#logs",

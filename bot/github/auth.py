@@ -49,13 +49,16 @@ class AppAuth:
     """
 
 
+WRITE_INTERVAL = 1.0  # seconds, as GitHub recommends
+
+
 @dataclass(frozen=True)
 class RequestPolicy:
     """Limits for the rate and the retries of requests. Source: docs.github.com, best practices for using the
     REST API.
     """
 
-    write_interval: float = 1.0
+    write_interval: float = WRITE_INTERVAL
     """Minimum time between two writes to GitHub, in seconds."""
     initial_backoff: float = 0.5
     """Seconds between the first and the second attempt of a request. The wait doubles with each further

@@ -3,7 +3,6 @@ user.
 """
 
 import contextlib
-import logging
 import os
 import tempfile
 from collections.abc import Collection, Mapping
@@ -13,11 +12,9 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from patchwright.bot.github.auth import GitHubServer
-from patchwright.bot.setup.credential_key import KeySettings, find_key, find_or_create_key, read_key_settings
+from patchwright.bot.setup.credential_key import KeySettings, find_key, find_or_create_key, parse_key_setting
 from patchwright.resolver.errors import SettingsError
 from patchwright.runtime.frozen_model import FrozenModel
-
-log = logging.getLogger(__name__)
 
 IDENTITY_SETTINGS = ("app_id", "private_key", "github_token")
 """The settings that configure a GitHub identity. If any of them is set, the saved App is not used."""
@@ -86,15 +83,12 @@ def store_path(data: Path) -> Path:
 def load(data: Path, key: KeySettings = NO_KEY) -> StoredSetup:
     """Loads the saved credentials. The result is empty if no credentials are saved.
 
-    Also reads the clear text that earlier versions wrote. Raises SettingsError if the file cannot be read or
-    decrypted.
+    Raises SettingsError if the file cannot be read or decrypted.
     """
     path, content = store_path(data), _read(data)
     if content is None:
         return StoredSetup()
     try:
-        if not _is_encrypted(content):
-            return StoredSetup.model_validate_json(content)
         stored = EncryptedSetup.model_validate_json(content)
         found = find_key(data, key)
         plain = found.decrypt(stored.encrypted) if found else None
@@ -111,16 +105,9 @@ def load(data: Path, key: KeySettings = NO_KEY) -> StoredSetup:
         ) from None
 
 
-def is_encrypted(data: Path) -> bool | None:
-    """Returns whether the saved credentials are encrypted, or None if no credentials are saved. Raises
-    SettingsError.
-    """
-    content = _read(data)
-    return None if content is None else _is_encrypted(content)
-
-
-def _is_encrypted(content: bytes) -> bool:
-    return b'"encrypted"' in content
+def has_credentials(data: Path) -> bool:
+    """Returns True if credentials are saved. Raises SettingsError if the file cannot be read."""
+    return _read(data) is not None
 
 
 def _read(data: Path) -> bytes | None:
@@ -160,16 +147,6 @@ def save(data: Path, stored: StoredSetup, key: KeySettings = NO_KEY) -> None:
         raise
 
 
-def encrypt_clear_text(data: Path, key: KeySettings) -> None:
-    """Encrypts a file that an earlier version wrote in clear text. If that fails, the file stays as it is."""
-    try:
-        if is_encrypted(data) is False:
-            save(data, load(data), key)
-            log.info("saved credentials encrypted", extra={"path": str(store_path(data))})
-    except (OSError, SettingsError) as exc:
-        log.warning("saved credentials not encrypted", extra={"reason": str(exc)})
-
-
 def check_writable(data: Path, key: KeySettings = NO_KEY) -> None:
     """Checks that credentials can be saved, and creates the encryption key if it does not exist yet.
 
@@ -188,7 +165,7 @@ def add_saved_settings(values: Mapping[str, Any]) -> dict[str, Any]:
     """Returns `values` together with the settings from the saved setup. If both contain a setting, the value in
     `values` applies. Raises SettingsError.
     """
-    stored = load(Path(str(values["data"])), read_key_settings(values))
+    stored = load(Path(str(values["data"])), parse_key_setting(values.get("credentials_key")))
     return {**to_setting_values(stored, values), **values}
 
 

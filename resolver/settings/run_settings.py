@@ -1,5 +1,6 @@
 """Settings for runs: limits, verification, and the agent's tools. They are part of the operator's `Settings`."""
 
+import re
 from decimal import Decimal
 from pathlib import Path
 from typing import Literal
@@ -11,7 +12,7 @@ from patchwright.runtime.browser.call_signature import CallSet
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.observations import SnapshotPart
 
-SearchProvider = Literal["tavily", "exa", "brave"]
+SEARCH_PROVIDERS = ("tavily", "exa", "brave")
 ReadyVerdicts = Literal["none", "fixed", "conditional"]
 CODEACT = "codeact"
 """Name of Patchwright's own agent."""
@@ -120,11 +121,9 @@ class RunSettings(FrozenModel):
     """
     search_api_key: SecretStr | None = None
     """API key of the web search provider. Without a key, the agent cannot search the web."""
-    search_provider: SearchProvider = "tavily"
-    """The web search provider that issued `search_api_key`."""
-    search_base_url: str | None = None
-    """Base URL of the search provider's API, or of a gateway for this API. By default, this is the provider's
-    own URL.
+    search_provider: str = "tavily"
+    """The web search provider that issued `search_api_key`: `tavily`, `exa` or `brave`. If you use a gateway for the
+    provider's API, add its URL: `exa=https://gateway.example.com`.
     """
     skills: Path | None = None
     """Path of a directory with your own skills and micro agents, which all repositories get. Those in its subdirectory
@@ -136,6 +135,16 @@ class RunSettings(FrozenModel):
     """Path of a directory with your own templates. They replace the built-in templates of the same names in
     `templates/`, such as `prompts/system.md.j2` or `replies/pull_body.md.j2`.
     """
+
+    @field_validator("search_provider")
+    @classmethod
+    def _validate_provider(cls, provider: str) -> str:
+        if not re.fullmatch(rf"({'|'.join(SEARCH_PROVIDERS)})(=https?://[^\s/]\S*)?", provider):
+            # The message does not repeat the value, because a URL may contain a password.
+            raise ValueError(
+                "it must be tavily, exa or brave, such as exa or exa=https://gateway.example.com"
+            )
+        return provider
 
     @field_validator("browser_observation")
     @classmethod

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import pydantic_core
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 
-from patchwright.resolver.branch_names import is_branch_name, validate_template
+from patchwright.resolver.branch_names import DEFAULT_TEMPLATE, is_branch_name, validate_template
 from patchwright.resolver.errors import SettingsError, describe_read_error
 from patchwright.resolver.runner_names import RunnerName
 from patchwright.resolver.settings.model_settings import ModelSettings
@@ -58,15 +58,7 @@ class Settings(ModelSettings, SandboxSettings, RunSettings, ServerSettings):
     mention: str = Field(default="@agent", min_length=2)
     """The word that addresses the bot. A comment that contains this as a whole word starts a run."""
     branch_prefix: str = Field(default="patchwright/", min_length=1)
-    """Prefix of all branches that are pushed for issues."""
-    branch: str = "issue-{number}"
-    """Template for the name of an issue's branch, without `branch_prefix`. `{number}` is the issue's number,
-    `{slug}` its title, and `{run}` a short run ID. If a branch of this name contains other work, the short
-    run ID is appended.
-    """
-
-    max_files: int = Field(default=100, ge=1)
-    """Maximum number of files that a patch may change. A larger patch is not published."""
+    """Prefix of all branches that are pushed for issues. The repository's `branch` determines the rest of the name."""
     allowed_paths: tuple[str, ...] = ()
     """Glob patterns for protected paths that patches may change nevertheless, such as `.github/workflows/*`.
     GitHub requires a separate permission for workflow files.
@@ -91,11 +83,6 @@ class Settings(ModelSettings, SandboxSettings, RunSettings, ServerSettings):
             return pydantic_core.from_json(value)
         except ValueError as exc:
             raise ValueError(f"it is not valid JSON ({exc})") from exc
-
-    @field_validator("branch")
-    @classmethod
-    def _validate_branch_template(cls, template: str) -> str:
-        return validate_template(template)
 
     @field_validator("github_server_url", "model_base_url", "package_index")
     @classmethod
@@ -152,7 +139,6 @@ SENSITIVE_SETTINGS = frozenset(
     {
         "data",
         "credentials_key",
-        "credentials_key_file",
         "github_server_url",
         "model_base_url",
         "redis_url",
@@ -230,9 +216,10 @@ class RepoConfig(FrozenModel):
     reads this setting only on the default branch. People can override it with `base=NAME` in the comment that
     starts a run, or in an issue by someone with write access. By default, this is the repository's default branch.
     """
-    branch: str | None = None
-    """Template for the name of an issue's branch, without the operator's `branch_prefix`. By default, this is
-    the operator's `branch`.
+    branch: str = DEFAULT_TEMPLATE
+    """Template for the name of an issue's branch, without the operator's `branch_prefix`. `{number}` is the issue's
+    number, `{slug}` its title, and `{run}` a short run ID. If a branch of this name contains other work, the short
+    run ID is appended.
     """
     agent: str | None = None
     """Name of the agent that does the work. By default, this is the operator's `agent`."""
@@ -245,8 +232,8 @@ class RepoConfig(FrozenModel):
 
     @field_validator("branch")
     @classmethod
-    def _validate_branch_template(cls, template: str | None) -> str | None:
-        return template and validate_template(template)
+    def _validate_branch_template(cls, template: str) -> str:
+        return validate_template(template)
 
     @field_validator("base_branch")
     @classmethod

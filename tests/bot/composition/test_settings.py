@@ -65,6 +65,7 @@ def test_file_environment_and_action_give_equal_settings(tmp_path: Path) -> None
         ({"PATCHWRIGHT_CA_BUNDLE": "/nowhere.pem"}, "PATCHWRIGHT_CA_BUNDLE: the file /nowhere.pem does not exist"),
         ({"PATCHWRIGHT_MODEL_BASE_URL": "localhost:8000/v1"}, "the URL must start with https:// or http://"),
         ({"GITHUB_SERVER_URL": "github.example.com"}, "GITHUB_SERVER_URL: the URL must start with https://"),
+        ({"PATCHWRIGHT_SEARCH_PROVIDER": "bing"}, "PATCHWRIGHT_SEARCH_PROVIDER: it must be tavily, exa or brave"),
         ({"PATCHWRIGHT_PUBLIC_URL": "javascript:alert(1)"}, "is not a plain URL such as https://"),
         ({"PATCHWRIGHT_PUBLIC_URL": "https://me:pass@host"}, "is not a plain URL such as https://"),
         ({"PATCHWRIGHT_QQQ": "x"}, "PATCHWRIGHT_QQQ in the environment is not a setting; docs/configuration.md"),

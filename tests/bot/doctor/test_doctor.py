@@ -42,11 +42,6 @@ def test_saved_credentials_are_reported_as_they_are(tmp_path: Path) -> None:
     assert host_checks.check_saved_credentials(settings) == []
     stored = credential_store.StoredSetup(model=credential_store.ModelConnection(model="openai/gpt-4o"))
     path, key = credential_store.store_path(settings.data), tmp_path / "data.key"
-    path.parent.mkdir(parents=True, mode=0o700)
-    path.write_text(stored.model_dump_json())
-    path.chmod(0o600)
-    (clear,) = host_checks.check_saved_credentials(settings)
-    assert (clear.state, clear.detail) == ("warning", f"{path} is in clear text")
     credential_store.save(settings.data, stored)
     (good,) = host_checks.check_saved_credentials(settings)
     assert (good.state, good.detail) == ("ok", f"encrypted; the key is the file {key}")

@@ -181,35 +181,21 @@ def secrets_on_disk(data: Path) -> list[str]:
 def test_a_copy_of_the_data_directory_contains_no_credential(data: Path) -> None:
     credential_store.save(data, StoredSetup(app=APP, model=MODEL))
     assert secrets_on_disk(data) == []
-    assert credential_store.is_encrypted(data)
+    assert credential_store.has_credentials(data)
     copy = data.parent / "elsewhere" / "data"
     shutil.copytree(data, copy)
     with pytest.raises(
         SettingsError, match=r"cannot be decrypted\. Its key was the file .*data\.key; there is none now"
     ):
         credential_store.load(copy)
-    # Positive control: in clear text, as before, the same search finds them all.
+    # Positive control: in clear text, the same search finds them all.
     shutil.rmtree(data)
     write_clear_text(data)
     assert len(secrets_on_disk(data)) == 4
 
 
-def test_clear_text_is_encrypted_once_and_stays_if_there_is_no_key(data: Path) -> None:
-    write_clear_text(data)
-    credential_store.encrypt_clear_text(data, KeySettings(file=Path("/proc/no/key")))
-    assert credential_store.is_encrypted(data) is False
-    assert credential_store.load(data) == StoredSetup(app=APP, model=MODEL)
-    credential_store.encrypt_clear_text(data, KeySettings())
-    assert secrets_on_disk(data) == []
-    encrypted = credential_store.store_path(data).read_bytes()
-    credential_store.encrypt_clear_text(data, KeySettings())
-    assert credential_store.store_path(data).read_bytes() == encrypted
-    assert credential_store.load(data) == StoredSetup(app=APP, model=MODEL)
-
-
 def test_nothing_is_created_where_nothing_is_saved(data: Path) -> None:
-    credential_store.encrypt_clear_text(data, KeySettings())
-    assert credential_store.is_encrypted(data) is None
+    assert not credential_store.has_credentials(data)
     assert credential_store.load(data) == StoredSetup()
     assert not default_key_file(data).exists()
 
@@ -234,6 +220,9 @@ def test_settings_name_the_key_of_saved_credentials(data: Path) -> None:
     environ = {"PATCHWRIGHT_DATA": str(data), "HOME": str(data), "PATCHWRIGHT_CREDENTIALS_KEY": key}
     loaded = composition_root.read_settings({}, environ, None, data)
     assert loaded.model == MODEL.model
+    credential_store.save(data, StoredSetup(model=MODEL), KeySettings(file=data / "key"))
+    environ["PATCHWRIGHT_CREDENTIALS_KEY"] = f"file:{data / 'key'}"
+    assert composition_root.read_settings({}, environ, None, data).model == MODEL.model
     assert collect_secrets(loaded, {}).mask(key) == "<secret-hidden>"
 
 
@@ -243,9 +232,9 @@ def test_an_unusable_key_is_reported_without_quoting_it(data: Path) -> None:
     ) as caught:
         credential_store.save(data, StoredSetup(), KeySettings(key=SecretStr("hunter2")))
     assert "hunter2" not in str(caught.value)
-    with pytest.raises(SettingsError, match=r"/proc/no/key .*set PATCHWRIGHT_CREDENTIALS_KEY_FILE to a file"):
+    with pytest.raises(SettingsError, match=r"/proc/no/key .*set PATCHWRIGHT_CREDENTIALS_KEY to file:PATH"):
         credential_store.save(data, StoredSetup(), KeySettings(file=Path("/proc/no/key")))
-    assert credential_store.is_encrypted(data) is None
+    assert not credential_store.has_credentials(data)
 
 
 def test_changed_credentials_are_rejected(data: Path) -> None:

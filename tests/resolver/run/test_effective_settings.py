@@ -91,7 +91,7 @@ def test_no_credential_is_recorded(tmp_path: Path) -> None:
         "proxy": f"http://user:{CANARY}@proxy.test",
         "redis_url": url,
         "model_base_url": url,
-        "search_base_url": f"https://search.test/{CANARY}",
+        "search_provider": f"exa=https://search.test/{CANARY}",
         "package_index": url,
         "mcp_servers": {
             "far": {"url": f"https://far.test/{CANARY}", "headers": {"Authorization": CANARY}},
@@ -105,7 +105,7 @@ def test_no_credential_is_recorded(tmp_path: Path) -> None:
         "far": {"at": "far.test:443", "tools": None},
         "near": {"at": "near", "tools": ["add"]},
     }
-    assert configured.settings["search_base_url"] == "search.test:443"
+    assert configured.settings["search_provider"] == "exa"
     # The control: these settings do hold it.
     assert CANARY in str(build_deps(tmp_path, values).settings.model_dump(mode="json")["mcp_servers"])
 
