@@ -54,8 +54,7 @@ from patchwright.resolver.sandbox.worktree_reset import restore_worktree
 from patchwright.resolver.secrets import MaskingSandbox
 from patchwright.resolver.security.patch_policy import build_patch_limits, filter_patch
 from patchwright.resolver.security.risk import RuleAnalyzer
-from patchwright.resolver.settings.mcp_server import McpServer
-from patchwright.resolver.settings.run_settings import CODEACT
+from patchwright.resolver.settings.run_settings import CODEACT, McpServer
 from patchwright.resolver.settings.settings import Settings
 from patchwright.resolver.skills.other_skills import find_micro_agent
 from patchwright.resolver.skills.skills import RepoSkill, RepoSkills
