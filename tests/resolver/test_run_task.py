@@ -90,8 +90,10 @@ def test_waiting_for_approval_does_not_count_as_working_time() -> None:
     assert Trajectory(run.entries).usage().seconds == 4.0
 
 
-def test_a_run_names_its_branch_as_the_repository_says() -> None:
-    assert get_branch_template(run_of(started())) == "issue-{number}"
+@pytest.mark.parametrize(
+    ("branch", "template"), [("{slug}-{number}", "{slug}-{number}"), ("{number.real}", "issue-{number}")]
+)
+def test_a_run_names_its_branch_as_the_repository_says(branch: str, template: str) -> None:
     configured = RunConfigured(
         version="0.1.0",
         models={},
@@ -99,6 +101,7 @@ def test_a_run_names_its_branch_as_the_repository_says() -> None:
         seconds=1,
         usd=Decimal(1),
         settings={},
-        repository={"branch": "{slug}"},
+        repository={"branch": branch},
     )
-    assert get_branch_template(run_of(started(), configured)) == "{slug}"
+    assert get_branch_template(run_of(started(), configured)) == template
+    assert get_branch_template(run_of(started())) == "issue-{number}"
