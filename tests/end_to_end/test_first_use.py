@@ -51,7 +51,8 @@ async def test_with_an_enterprise_server_no_other_github_is_contacted(scenario: 
         assert "github.com" not in written
 
         elsewhere = {**proxy, "GITHUB_SERVER_URL": "https://github.com"}
-        code, _, _ = await scenario.command("resolve", url.removesuffix("1") + "7", environment=elsewhere)
+        issue = "https://github.com/acme/calc/issues/7"
+        code, _, _ = await scenario.command("resolve", issue, environment=elsewhere)
         assert code != 0
         assert {line.split()[1] for line in request} == {
             "api.github.com:443"
