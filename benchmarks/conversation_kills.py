@@ -116,7 +116,7 @@ async def run_trial() -> Trial:
         redis = await stack.enter_async_context(run_embedded_redis(directory))
         (directory / "key").write_text("a-key-that-both-servers-share-0123456789")
         (directory / "key").chmod(0o600)
-        shared = {"REDIS_URL": redis, "PATCHWRIGHT_CREDENTIALS_KEY_FILE": str(directory / "key")}
+        shared = {"REDIS_URL": redis, "PATCHWRIGHT_CREDENTIALS_KEY": f"file:{directory / 'key'}"}
         model = RecordedModel(make_turns(str(directory / "tally")), key="sk-benchmark", delay=0.5)
         environment = worker_environment(github, repo, directory, "local") | shared
         environment["PATCHWRIGHT_MODEL_BASE_URL"] = (await stack.enter_async_context(model)).base_url

@@ -73,7 +73,7 @@ from patchwright.resolver.settings.settings import Settings
 
 data = Path(sys.argv[1])
 settings = Settings(data=data, webhook_secret=sys.argv[2], redis_url=sys.argv[3], max_concurrent_jobs=64,
-                    github_api_url=os.environ["API"])
+                    github_server_url=os.environ["SERVER"])
 begun = os.open(data / "begun", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
 async def resolve(job):
@@ -200,7 +200,7 @@ async def _server(
     command = (sys.executable, "-c", SERVER, str(data), SECRET, url, str(port), WORKER)
     environment = {
         **os.environ,
-        "API": fake_github.api_url,
+        "SERVER": fake_github.server_url,
         "APP": str(app.id),
         "RECOVERS": "1" if recovers else "",
     }

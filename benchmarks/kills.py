@@ -232,7 +232,6 @@ def worker_environment(
         "PATCHWRIGHT_APP_ID": str(app.id),
         "PATCHWRIGHT_PRIVATE_KEY": app.private_key_pem,
         "PATCHWRIGHT_WEBHOOK_SECRET": "benchmark",
-        "GITHUB_API_URL": fake_github.api_url,
         "GITHUB_SERVER_URL": fake_github.server_url,
     }
 

@@ -9,7 +9,6 @@ sandbox is Docker.
 import asyncio
 import statistics
 import time
-from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.measure import Result, in_a_directory, report
@@ -36,13 +35,10 @@ async def once(setup: DemoSetup) -> float:
 
 
 async def _measure(data: Path) -> list[Result]:
-    async with set_up(data, read_environment()) as setup:
-        quick = {"PATCHWRIGHT_GITHUB_WRITE_INTERVAL": "0"}
-        setup = replace(setup, server_env={**setup.server_env, **quick})
-        async with run_server(setup, "docker") as url:
-            setup.github.add_webhook(f"{url}/webhook", setup.server_env["PATCHWRIGHT_WEBHOOK_SECRET"])
-            await once(setup)
-            timings = [await once(setup) for _ in range(TIMES)]
+    async with set_up(data, read_environment()) as setup, run_server(setup, "docker") as url:
+        setup.github.add_webhook(f"{url}/webhook", setup.server_env["PATCHWRIGHT_WEBHOOK_SECRET"])
+        await once(setup)
+        timings = [await once(setup) for _ in range(TIMES)]
     return [
         Result(
             name="label_to_pull_request", value=statistics.median(timings), unit="s", floor=None, target=10.0

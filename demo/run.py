@@ -181,7 +181,6 @@ async def set_up(data_dir: Path, environ: Mapping[str, str]) -> AsyncIterator[De
                 "PATCHWRIGHT_APP_ID": str(app.id),
                 "PATCHWRIGHT_PRIVATE_KEY": app.private_key_pem,
                 "PATCHWRIGHT_WEBHOOK_SECRET": secrets.token_urlsafe(24),
-                "GITHUB_API_URL": world.api_url,
                 "GITHUB_SERVER_URL": world.server_url,
             }
         )

@@ -14,7 +14,7 @@ import httpx
 from patchwright.evaluation.built_repository import BuiltRepository
 from patchwright.evaluation.file_kinds import is_test
 from patchwright.evaluation.instances import Instance
-from patchwright.evaluation.release_pairs import MORE_PAIRS, Files, Pair, Registries, load_pairs
+from patchwright.evaluation.release_pairs import Files, Pair, Registries, load_pairs
 from patchwright.resolver.errors import UsageError
 
 FIX_VERDICTS = ("fixed", "conditional")
@@ -26,13 +26,13 @@ def select_pairs(names: Sequence[str]) -> tuple[Pair, ...]:
     """Returns the pairs with these names, such as `attrs` or `npm:qs`. Without a name, returns all pairs whose own
     tests can show the fix. Raises UsageError if there is no such pair.
     """
-    pairs = [*load_pairs(), *load_pairs(MORE_PAIRS)]
+    pairs = load_pairs()
     if not names:
         return tuple(pair for pair in pairs if set(pair.verdicts) <= set(FIX_VERDICTS))
     known = {name: pair for pair in pairs for name in (pair.name, f"{pair.registry}:{pair.name}")}
     if unknown := [name for name in names if name not in known]:
         raise UsageError(
-            f"There is no pair of releases for {', '.join(unknown)}. evaluation/pairs.json and more_pairs.json list all"
+            f"There is no pair of releases for {', '.join(unknown)}. evaluation/pairs.json lists all"
         )
     return tuple(known[name] for name in names)
 

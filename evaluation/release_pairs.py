@@ -14,8 +14,6 @@ import httpx
 from patchwright.runtime.frozen_model import FrozenModel
 
 PAIRS = Path(__file__).parent / "pairs.json"
-MORE_PAIRS = Path(__file__).parent / "more_pairs.json"
-"""Further pairs, which only evaluations use."""
 GENERATED = ("PKG-INFO", ".hgtags", ".hg_archival.txt")  # files that packaging tools add to a release
 
 Registry = Literal["pypi", "npm"]
@@ -43,8 +41,8 @@ class Pair(FrozenModel):
     """Why other kinds are right than usual; empty if they are the usual ones."""
 
 
-def load_pairs(file: Path = PAIRS) -> list[Pair]:
-    return [Pair.model_validate(row) for row in json.loads(file.read_text())]
+def load_pairs() -> list[Pair]:
+    return [Pair.model_validate(row) for row in json.loads(PAIRS.read_text())]
 
 
 class Registries(FrozenModel):

@@ -12,7 +12,7 @@ from patchwright.bot.faults import classify_error
 from patchwright.bot.job_runner import LOG_TAKEN_RETRY_SECONDS, MAX_TRIES
 from patchwright.bot.jobs import Answered, Failed, JobResult, Retry
 from patchwright.bot.observe.archive import open_archive
-from patchwright.bot.redis.connection import RedisStore, redis_errors
+from patchwright.bot.redis.connection import RedisStore
 from patchwright.bot.redis.shared_run_log import SharedLogStore, raise_no_archive
 from patchwright.bot.worker.worker_process import require_redis_url
 from patchwright.evaluation.budget import Budget
@@ -35,7 +35,7 @@ REDIS_RETRY_SECONDS = 5.0
 # No address, key, path, or program: a client that can write to Redis must not choose those of a worker.
 VARIABLE_SETTINGS = frozenset(
     "max_steps max_usd timeout max_tokens test_timeout max_repairs max_attempts max_context_tokens "
-    "max_subagent_steps planning_interval patch_review demonstration reasoning_effort "
+    "max_subagent_steps demonstration reasoning_effort "
     "tool_calling condenser_model browsing_model review_model".split()
 )
 """The settings that a job may change. All others are the worker's own."""
@@ -71,27 +71,22 @@ class JobMessages(RedisStore):
     """The tasks and results of an evaluation's jobs in Redis. Every method may raise QueueDown."""
 
     async def write_task(self, job: JobId, task: WorkerTask) -> None:
-        with redis_errors():
-            await self._redis.set(_task_key(job), task.model_dump_json(), ex=KEPT_SECONDS)
+        await self._redis.set(_task_key(job), task.model_dump_json(), ex=KEPT_SECONDS)
 
     async def read_task(self, job: JobId) -> WorkerTask | None:
-        with redis_errors():
-            stored = await self._redis.get(_task_key(job))
+        stored = await self._redis.get(_task_key(job))
         return WorkerTask.model_validate_json(stored) if stored else None
 
     async def write_result(self, job: JobId, result: WorkerResult) -> None:
-        with redis_errors():
-            await self._redis.set(_result_key(job), result.model_dump_json(), ex=KEPT_SECONDS)
+        await self._redis.set(_result_key(job), result.model_dump_json(), ex=KEPT_SECONDS)
 
     async def read_result(self, job: JobId) -> WorkerResult | None:
-        with redis_errors():
-            stored = await self._redis.get(_result_key(job))
+        stored = await self._redis.get(_result_key(job))
         return WorkerResult.model_validate_json(stored) if stored else None
 
     async def remove(self, job: JobId) -> None:
         """Removes the task and the result, because the result is in the directory of the evaluation."""
-        with redis_errors():
-            await self._redis.delete(_task_key(job), _result_key(job))
+        await self._redis.delete(_task_key(job), _result_key(job))
 
 
 class EvaluationJobs:

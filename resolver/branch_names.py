@@ -1,11 +1,10 @@
-"""Builds branch names from a prefix and a template. The operator sets the prefix; the operator or the
-repository sets the template.
-"""
+"""Builds branch names from a prefix and a template. The operator sets the prefix, and the repository the template."""
 
 import re
 import string
 import unicodedata
 
+DEFAULT_TEMPLATE = "issue-{number}"
 PLACEHOLDERS = ("number", "slug", "run")
 MAX_SLUG_LENGTH = 40  # characters of the title in a branch name
 

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from patchwright.resolver.command_parser import Request
 from patchwright.resolver.text.untrusted import escape_invisible
@@ -11,6 +11,8 @@ from patchwright.resolver.tool_actions.unchecked_actions import CallTool
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.tool_action import ToolAction
 
+DECISION_TIMEOUT = timedelta(days=1)
+"""After this time, a call that nobody has approved is rejected, and the run continues."""
 _ARGUMENTS = re.compile(
     r"(?:(?P<code>[0-9a-f]{8})(?![\w/.-]))?[\s,:;.]*(?P<similar>all\s+like\s+this\b)?[\s,:;.]*", re.IGNORECASE
 )

@@ -15,6 +15,8 @@ EARLY_STOPS: frozenset[StopReason] = frozenset({"limit", "stuck", "interrupted",
 """The reasons for which a run stops before its agent has finished."""
 NOTICE_STEPS = 5
 """The model is told when this many replies are left."""
+PLANNING_INTERVAL = 10
+"""Number of replies after which the model is asked to review its progress. Source: arXiv:2506.03011, appendix B."""
 
 
 class Limits(FrozenModel):

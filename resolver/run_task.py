@@ -1,6 +1,7 @@
 """Determines from the log of a run what its task is: to work, to plan, to explain or to propose a configuration."""
 
 from patchwright.resolver.actions import Action
+from patchwright.resolver.branch_names import DEFAULT_TEMPLATE, validate_template
 from patchwright.resolver.command_parser import RunOptions
 from patchwright.resolver.comment_commands import WORK, Task
 from patchwright.resolver.domain import JobId, StopReason
@@ -64,3 +65,12 @@ def get_options(
         if isinstance(event, Message) and event.trigger_id != trigger_id:
             options = event.options.override(options)
     return latest.override(options) if latest else options
+
+
+def get_branch_template(trajectory: Trajectory) -> str:
+    """Returns the repository's template for the name of the run's branch; the default if the log has no valid one."""
+    repository = trajectory.run_configured.repository if trajectory.run_configured else {}
+    try:
+        return validate_template(str(repository.get("branch", DEFAULT_TEMPLATE)))
+    except ValueError:  # In a workflow, the log comes from a job that is not trusted.
+        return DEFAULT_TEMPLATE

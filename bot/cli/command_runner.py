@@ -38,7 +38,7 @@ ERROR_HINTS = {
     Unauthorized: "Check GITHUB_TOKEN, or PATCHWRIGHT_APP_ID and its private key.",
     Forbidden: "The token needs read and write access to contents, issues and pull requests of the repository.",
     NotFound: "Check the URL, and that GITHUB_TOKEN or the App has access to the repository.",
-    ForgeUnavailable: "Check the network and GITHUB_API_URL.",
+    ForgeUnavailable: "Check the network and GITHUB_SERVER_URL.",
 }
 
 READ_ONLY_COMMANDS = frozenset({"runs", "view", "export", "replay", "probe", "doctor", "completion"})

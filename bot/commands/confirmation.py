@@ -9,7 +9,7 @@ from patchwright.bot.composition.sandbox_factory import find_engine_problem, req
 from patchwright.bot.terminal.live_display import LiveDisplay
 from patchwright.bot.terminal.output import print_stderr, strip_control_chars
 from patchwright.resolver.command_parser import parse_request
-from patchwright.resolver.confirmation import ConfirmationRequest
+from patchwright.resolver.confirmation import DECISION_TIMEOUT, ConfirmationRequest
 from patchwright.resolver.domain import Job
 from patchwright.resolver.events import Message
 from patchwright.resolver.run_log import Listener
@@ -55,7 +55,7 @@ async def _read_line() -> str:
 AskPerson = Callable[[ConfirmationRequest, Job], Awaitable[Message | None]]
 
 
-def find_person(listener: Listener, settings: Settings, *, is_json: bool) -> AskPerson | None:
+def find_person(listener: Listener, *, is_json: bool) -> AskPerson | None:
     """Returns a function that asks the person at the terminal whether a call may run; None if there is no terminal."""
     has_display = isinstance(listener, LiveDisplay)  # It replaces `sys.stderr`.
     if is_json or not (sys.stdin.isatty() and (has_display or sys.stderr.isatty())):
@@ -69,7 +69,7 @@ def find_person(listener: Listener, settings: Settings, *, is_json: bool) -> Ask
             print(f"\n{strip_control_chars(text)}\n{strip_control_chars(request.call)}", file=terminal)
             print(CALL_QUESTION, end="", file=terminal, flush=True)
             try:
-                async with asyncio.timeout(settings.confirmation_timeout):
+                async with asyncio.timeout(DECISION_TIMEOUT.total_seconds()):
                     answer = await _read_line()
             except TimeoutError:
                 print("\nNobody answered, so the call is rejected.", file=terminal)

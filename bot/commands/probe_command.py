@@ -47,10 +47,9 @@ def fitness_line(fitness: ProbeResult, settings: Settings) -> str:
     from patchwright.resolver.llm.model_table import get_model_info
 
     vision = "the model supports images" if fitness.supports_vision else "the model does not support images"
-    is_configured = settings.model_supports_vision is not None and fitness.model == settings.model
-    if not is_configured and not get_model_info(fitness.model):
-        variable = environment_variable("model_supports_vision")
-        vision = f"image support is unknown, so it gets no images (if it supports them, set {variable}=true)"
+    if fitness.model != settings.multimodal_model and not get_model_info(fitness.model):
+        variable = f"{environment_variable('multimodal_model')}={fitness.model}"
+        vision = f"image support is unknown, so it gets no images (if it supports them, set {variable})"
     usage = fitness.usage
     usd = usage.usd if usage else None
     facts = [

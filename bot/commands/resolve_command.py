@@ -180,7 +180,7 @@ async def _resolve_on_forge(
     composition_root.check_github_credentials(settings)
     await check_endpoint(settings)
     if problem := await find_connection_problem(settings.github_api_url):
-        raise SettingsError(f"GitHub's API at {problem}. Check the network and GITHUB_API_URL.")
+        raise SettingsError(f"GitHub's API at {problem}. Check the network and GITHUB_SERVER_URL.")
     show = print_stderr if options.json else print_stdout
     async with (
         _open_display(options, earlier) as listener,
@@ -202,7 +202,7 @@ async def _resolve_on_forge(
         async with share_with_server(
             job, settings, FileLogStore(settings.data / "runs"), reporter, print_stderr
         ) as (logs, reporter):
-            person = find_person(listener, settings, is_json=options.json)
+            person = find_person(listener, is_json=options.json)
             deps = replace(deps, logs=logs, ask_person=person)
             with save_partial_patch(job, settings, options):
                 if earlier.run_started and earlier.agent_stopped is None:
@@ -247,7 +247,7 @@ async def _resolve_on_disk(
     ):
         from patchwright.resolver.pipeline.resolve import resolve_local
 
-        deps = replace(deps, ask_person=find_person(listener, settings, is_json=options.json))
+        deps = replace(deps, ask_person=find_person(listener, is_json=options.json))
         with save_partial_patch(job, settings, options):
             attempt, trajectory = await resolve_local(job, issue, path, deps, options.answer or "", changes)
     if attempt.agent_stopped.reason == "input_required":

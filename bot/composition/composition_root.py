@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from patchwright.bot.credentials import collect_secrets, read_private_key
-from patchwright.bot.setup import credential_key, credential_store
+from patchwright.bot.setup import credential_store
 from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.llm.model_check import check_endpoint, check_models
+from patchwright.resolver.settings.server_settings import is_loopback
 from patchwright.resolver.settings.settings import (
     FALLBACK_VARIABLES,
     SENSITIVE_SETTINGS,
@@ -198,14 +199,16 @@ async def open_forge(
     settings: Settings, pace: "RequestPolicy | None" = None, write_limiter: "WriteLimiter | None" = None
 ) -> AsyncIterator["GitHubForge"]:
     """Opens the GitHub client. Raises SettingsError if neither an App nor a token is configured."""
-    from patchwright.bot.github.auth import RequestPolicy, configured_server
+    from patchwright.bot.github.auth import WRITE_INTERVAL, RequestPolicy, configured_server
     from patchwright.bot.github.forge import GitHubForge
 
+    # A server on this machine is not GitHub, and limits no writes.
+    interval = 0.0 if is_loopback(settings.github_server_url) else WRITE_INTERVAL
     async with GitHubForge(
         _github_access(settings),
         configured_server(settings),
         ca_bundle=settings.ca_bundle,
-        policy=pace or RequestPolicy(write_interval=settings.github_write_interval),
+        policy=pace or RequestPolicy(write_interval=interval),
         write_limiter=write_limiter,
     ) as forge:
         yield forge
@@ -256,7 +259,6 @@ async def start_server(
     from patchwright.bot.web.server import ServerExtensions, require_webhook_secret, run_server
 
     welcome_apps = None
-    credential_store.encrypt_clear_text(settings.data, credential_key.key_settings(settings))
     if not is_setup_needed(settings):
         # Checked first, so that a missing setting is reported even if the port is in use.
         require_webhook_secret(settings)

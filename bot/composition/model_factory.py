@@ -22,10 +22,11 @@ def build_models(
     `secrets` are masked in everything that the models write.
     """
     assert settings.model is not None
-    names = dict.fromkeys((model_name or settings.model, *settings.model_fallbacks))
+    main = model_name or settings.model
+    names = dict.fromkeys((main, *settings.model_fallbacks))
     chain = [_build_agent_model(name, settings) for name in names]
     act = _with_fallbacks(chain)
-    if settings.multimodal_model:
+    if settings.multimodal_model and settings.multimodal_model != main:
         act = route_by_images(
             act, _with_fallbacks([_build_agent_model(settings.multimodal_model, settings), *chain])
         )
@@ -48,7 +49,7 @@ def build_models(
             ]
         )
         for purpose, name in named.items()
-        if name
+        if name and name != main
     }
     models = RunModels.with_default(act, others)
     return models if secrets is None else models.wrap(lambda model: MaskingModel(model, secrets))
@@ -116,8 +117,7 @@ def _build_litellm_model(name: str, settings: Settings, effort: str | None = Non
             timeout=settings.model_timeout,
             ca_bundle=settings.ca_bundle,
         ),
-        supports_vision=settings.model_supports_vision if name == settings.model else None,
-        api=settings.model_api if ours else "auto",
+        supports_vision=True if name == settings.multimodal_model else None,
         effort=effort,
         price=settings.model_prices.get(name),
     )

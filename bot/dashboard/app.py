@@ -80,7 +80,7 @@ def _build_oauth(settings: Settings) -> GitHubOAuth | None:
         return None
     config = OAuthConfig(
         server_url=settings.github_server_url.rstrip("/"),
-        api_url=settings.github_api_url.rstrip("/"),
+        api_url=settings.github_api_url,
         client_id=settings.oauth_client_id,
         client_secret=settings.oauth_client_secret.get_secret_value(),
         ca_bundle=settings.ca_bundle,

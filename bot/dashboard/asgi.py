@@ -47,7 +47,7 @@ def add_dashboard(app: FastAPI, deps: DashboardDependencies) -> None:
 
 def _build_router() -> APIRouter:
     router = APIRouter()
-    router.api_route("/static/{name}", methods=READ_METHODS)(_serve_static)
+    router.api_route("/static/{name}", methods=READ_METHODS)(serve_static)
     # The App's setup URL. GitHub redirects people here after they install the App.
     router.api_route("/welcome", methods=READ_METHODS)(_redirect_to_runs)
     return router
@@ -57,11 +57,12 @@ async def _redirect_to_runs(deps: Deps) -> Response:
     return redirect(deps, "/")
 
 
-async def _serve_static(name: str) -> Response:
+async def serve_static(name: str) -> Response:
+    """Serves a static file."""
     try:
         kind, content = views.load_static_file(name)
-    except KeyError as exc:
-        raise VisitorRejected("not_found") from exc
+    except KeyError:
+        return Response(status_code=404)
     cache_forever = {"cache-control": "public, max-age=31536000, immutable"}
     return Response(content, headers={"content-type": kind, **cache_forever})
 

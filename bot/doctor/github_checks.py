@@ -62,7 +62,9 @@ class _Repository(GitHubResponse):
 
 def build_checks(settings: Settings, private_key: str | None) -> list[DoctorCheck]:
     """Returns the checks of GitHub. `private_key` is the App's key; None if no key is configured."""
-    network = "Check that this machine reaches GitHub (GITHUB_API_URL, HTTPS_PROXY, PATCHWRIGHT_CA_BUNDLE)."
+    network = (
+        "Check that this machine reaches GitHub (GITHUB_SERVER_URL, HTTPS_PROXY, PATCHWRIGHT_CA_BUNDLE)."
+    )
     if settings.app_id and private_key:
         app = AppClient(settings.app_id, private_key, settings.github_api_url, settings.ca_bundle)
         found = [
@@ -172,7 +174,7 @@ async def _check_installation(
     token_result = ok(
         name, f"{account}: got an installation token that is valid for {minutes_left:.0f} minutes"
     )
-    headers, api = {"authorization": f"Bearer {token.token}"}, settings.github_api_url.rstrip("/")
+    headers, api = {"authorization": f"Bearer {token.token}"}, settings.github_api_url
     listed = await send_request(
         "GET", f"{api}/installation/repositories?per_page={MAX_LABEL_CHECKS}", headers, settings.ca_bundle
     )
@@ -313,7 +315,7 @@ async def _check_public_url(settings: Settings) -> list[CheckResult]:
 
 
 async def _check_token(settings: Settings, token: str) -> list[CheckResult]:
-    headers, api = {"authorization": f"Bearer {token}"}, settings.github_api_url.rstrip("/")
+    headers, api = {"authorization": f"Bearer {token}"}, settings.github_api_url
     try:
         response = await send_request("GET", f"{api}/user", headers, settings.ca_bundle)
     except Unauthorized as exc:

@@ -51,19 +51,15 @@ def check_saved_credentials(settings: Settings) -> list[CheckResult]:
     name, data, key = "saved credentials", settings.data, key_settings(settings)
     path = credential_store.store_path(data)
     try:
-        is_encrypted = credential_store.is_encrypted(data)
-        if is_encrypted is None:
+        if not credential_store.has_credentials(data):
             return []
         credential_store.load(data, key)
         found = find_key(data, key)
     except SettingsError as exc:
         return [failed(name, str(exc), "Restore the key, or run the setup again.")]
-    if is_encrypted and found is not None:
-        result = ok(name, f"encrypted; the key is {found.source}")
-    else:
-        fix = "Restart the server: it encrypts the credentials at the start. If this does not help, see its log."
-        result = warning(name, f"{path} is in clear text", fix)
-    key_file = None if settings.credentials_key else settings.credentials_key_file or default_key_file(data)
+    assert found is not None  # It decrypted the credentials.
+    result = ok(name, f"encrypted; the key is {found.source}")
+    key_file = None if key.key else key.file or default_key_file(data)
     if exposed := credential_store.find_readable_by_others(data, key_file):
         modes = f"chmod 700 {path.parent} && chmod 600 {path}"
         modes += f" {key_file}" if key_file is not None and key_file.exists() else ""

@@ -1,13 +1,13 @@
 """Checks which permissions the App lacks in a repository, and posts a notice that lists them."""
 
 import logging
-from typing import Protocol
 
 from patchwright.bot.errors import PermissionNotGranted
 from patchwright.bot.github.repositories import raise_if_unreachable
 from patchwright.bot.github.rest import REQUIRED_PERMISSIONS, RestClient, is_granted, repo_path
 from patchwright.bot.github.schemas import InstallationResponse
 from patchwright.bot.job_runner import JobResolver
+from patchwright.bot.redis.leader_lease import LeaderLease
 from patchwright.bot.webhooks.delivery import InstallationChanged
 from patchwright.bot.write_limiter import Priority, write_priority
 from patchwright.resolver.domain import Job, Outcome, Rejected, Repo
@@ -40,20 +40,12 @@ class PermissionNotice(FrozenModel):
     """The URL of the comment; "" if the comment could not be posted."""
 
 
-class NoticeStore(Protocol):
-    """Stores notices across restarts. Every method may raise QueueDown."""
-
-    async def load(self, name: str) -> bytes | None: ...
-
-    async def save(self, name: str, value: str) -> None: ...
-
-
 class AppPermissions:
     """Checks the App's permissions before a run starts, because a push that GitHub rejects at the end would
     waste the whole run.
     """
 
-    def __init__(self, rest: RestClient, notices: NoticeStore) -> None:
+    def __init__(self, rest: RestClient, notices: LeaderLease) -> None:
         self.rest = rest
         self._notices = notices
 

@@ -4,15 +4,20 @@ from dataclasses import dataclass
 
 from pydantic import SecretStr
 
+from patchwright.resolver.settings.server_settings import derive_api_url
 from patchwright.resolver.settings.settings import Settings
 from patchwright.runtime.frozen_model import FrozenModel
 
 
 class GitHubServer(FrozenModel):
-    """The URLs of a GitHub instance, named like their settings."""
+    """The URLs of a GitHub instance, named like in the settings."""
 
     github_server_url: str
-    github_api_url: str
+    """URL without a slash at the end."""
+
+    @property
+    def github_api_url(self) -> str:
+        return derive_api_url(self.github_server_url)
 
     @property
     def graphql_url(self) -> str:
@@ -21,10 +26,7 @@ class GitHubServer(FrozenModel):
 
 
 def configured_server(settings: Settings) -> GitHubServer:
-    return GitHubServer(
-        github_server_url=settings.github_server_url.rstrip("/"),
-        github_api_url=settings.github_api_url.rstrip("/"),
-    )
+    return GitHubServer(github_server_url=settings.github_server_url.rstrip("/"))
 
 
 @dataclass(frozen=True)
@@ -47,13 +49,16 @@ class AppAuth:
     """
 
 
+WRITE_INTERVAL = 1.0  # seconds, as GitHub recommends
+
+
 @dataclass(frozen=True)
 class RequestPolicy:
     """Limits for the rate and the retries of requests. Source: docs.github.com, best practices for using the
     REST API.
     """
 
-    write_interval: float = 1.0
+    write_interval: float = WRITE_INTERVAL
     """Minimum time between two writes to GitHub, in seconds."""
     initial_backoff: float = 0.5
     """Seconds between the first and the second attempt of a request. The wait doubles with each further

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
 from patchwright.bot.errors import UnprocessableRequest
-from patchwright.bot.github.app_permissions import NoticeStore
 from patchwright.bot.github.rest import RestClient, repo_path
+from patchwright.bot.redis.leader_lease import LeaderLease
 from patchwright.bot.webhooks.triggers import LABEL_COLOR, LABEL_DESCRIPTION, label_command
 from patchwright.resolver.domain import Repo
 from patchwright.resolver.errors import Forbidden, NotFound
@@ -28,7 +28,7 @@ def is_allowed(repo: Repo, settings: Settings) -> bool:
 class StartLabels:
     """Creates the label only once in each repository. If a maintainer deletes the label, it stays deleted."""
 
-    def __init__(self, rest: RestClient, settings: Settings, store: NoticeStore) -> None:
+    def __init__(self, rest: RestClient, settings: Settings, store: LeaderLease) -> None:
         """`store` remembers across restarts in which repositories the label was created."""
         self._rest = rest
         self._settings = settings

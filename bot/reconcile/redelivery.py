@@ -8,12 +8,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
 
 from pydantic import Field
 
 from patchwright.bot.github.rest import RestClient
 from patchwright.bot.github.schemas import GitHubResponse
+from patchwright.bot.redis.leader_lease import LeaderLease
 from patchwright.bot.webhooks.delivery import HANDLED_EVENTS
 from patchwright.resolver.errors import ForgeError
 
@@ -64,14 +64,6 @@ class DeliveryHistory(GitHubResponse):
     """The time of the last successful delivery."""
 
 
-class StateStore(Protocol):
-    """Stores values that remain when a worker ends. Both methods may raise QueueDown."""
-
-    async def load(self, name: str) -> bytes | None: ...
-
-    async def save(self, name: str, value: str) -> None: ...
-
-
 class Redelivery:
     """Asks GitHub to send the failed deliveries of the App's webhook again."""
 
@@ -81,7 +73,7 @@ class Redelivery:
         self,
         rest: RestClient,
         *,
-        state: StateStore | None = None,
+        state: LeaderLease | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         first_wait: timedelta = FIRST_WAIT,
     ) -> None:

@@ -11,9 +11,7 @@ import secrets
 from datetime import UTC, datetime
 from typing import Any, Literal, cast, get_args
 
-from pydantic import ValidationError
-
-from patchwright.bot.redis.connection import RedisStore, redis_errors
+from patchwright.bot.redis.connection import RedisStore, parse_stored
 from patchwright.resolver.errors import UsageError
 from patchwright.runtime.frozen_model import FrozenModel
 
@@ -56,19 +54,17 @@ class ApiKeys(RedisStore):
             raise UsageError("The name of a key has 1 to 40 lowercase letters, digits and hyphens.")
         text = f"{KEY_PREFIX}_{name}_{secrets.token_hex(32)}"
         stored = StoredApiKey(name=name, scopes=scopes, created_at=datetime.now(UTC), digest=_digest(text))
-        with redis_errors():
-            if await cast("Any", self._redis.hlen(KEYS_KEY)) >= MAX_KEYS:
-                raise UsageError(f"There are {MAX_KEYS} API keys. Revoke one that is no longer needed.")
-            is_new = await cast("Any", self._redis.hsetnx(KEYS_KEY, name, stored.model_dump_json()))
+        if await cast("Any", self._redis.hlen(KEYS_KEY)) >= MAX_KEYS:
+            raise UsageError(f"There are {MAX_KEYS} API keys. Revoke one that is no longer needed.")
+        is_new = await cast("Any", self._redis.hsetnx(KEYS_KEY, name, stored.model_dump_json()))
         if not is_new:
             raise UsageError(f"There is already an API key {name}. Revoke it first, or choose another name.")
         return text
 
     async def list_keys(self) -> tuple[ApiKey, ...]:
         """Returns all keys, in the order of their names."""
-        with redis_errors():
-            entries = await cast("Any", self._redis.hgetall(KEYS_KEY))
-        keys = [key for entry in entries.values() if (key := _parse(entry)) is not None]
+        entries = await cast("Any", self._redis.hgetall(KEYS_KEY))
+        keys = [key for entry in entries.values() if (key := parse_stored(StoredApiKey, entry)) is not None]
         return tuple(
             ApiKey(name=key.name, scopes=key.scopes, created_at=key.created_at)
             for key in sorted(keys, key=lambda key: key.name)
@@ -76,8 +72,7 @@ class ApiKeys(RedisStore):
 
     async def revoke(self, name: str) -> bool:
         """Deletes a key. Requests with this key fail from now on. Returns False if there is no such key."""
-        with redis_errors():
-            return bool(await cast("Any", self._redis.hdel(KEYS_KEY, name)))
+        return bool(await cast("Any", self._redis.hdel(KEYS_KEY, name)))
 
     async def find(self, text: str) -> ApiKey | None:
         """Returns the key with this text, or None if there is no such key."""
@@ -85,8 +80,7 @@ class ApiKeys(RedisStore):
         name = rest.partition("_")[0]
         if prefix != KEY_PREFIX or not NAME_PATTERN.fullmatch(name):
             return None
-        with redis_errors():
-            stored = _parse(await cast("Any", self._redis.hget(KEYS_KEY, name)))
+        stored = parse_stored(StoredApiKey, await cast("Any", self._redis.hget(KEYS_KEY, name)))
         if stored is None or not hmac.compare_digest(stored.digest, _digest(text)):
             return None
         return stored
@@ -94,10 +88,3 @@ class ApiKeys(RedisStore):
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
-
-
-def _parse(entry: bytes | None) -> StoredApiKey | None:
-    try:
-        return StoredApiKey.model_validate_json(entry or b"")
-    except ValidationError:  # There is no such key, or an incompatible version stored it.
-        return None

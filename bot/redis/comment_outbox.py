@@ -15,7 +15,7 @@ from patchwright.bot.errors import ForgeUnavailable, QueueDown
 from patchwright.bot.jobs import JobRecord
 from patchwright.bot.redis.arq_queue import ArqQueue
 from patchwright.bot.redis.unposted_comments import UnpostedComment, UnpostedComments, new_comment
-from patchwright.resolver.domain import JobId, Repo
+from patchwright.resolver.domain import Repo
 from patchwright.resolver.errors import ForgeError
 from patchwright.resolver.rendering.template_renderer import render_reply
 
@@ -41,12 +41,6 @@ class OutboxForge(Protocol):
     async def is_comment_in_progress(self, repo: Repo, number: int, tag: str) -> bool: ...
 
 
-class RecordReader(Protocol):
-    """The part of JobQueue that the outbox uses: it reads the record of a job."""
-
-    async def get_record(self, job: JobId) -> JobRecord | None: ...
-
-
 class CommentOutbox:
     """Stores texts until GitHub accepts them."""
 
@@ -54,7 +48,7 @@ class CommentOutbox:
         self,
         store: UnpostedComments,
         forge: OutboxForge,
-        records: RecordReader,
+        records: ArqQueue,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._store = store

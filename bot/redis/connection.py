@@ -5,18 +5,29 @@ import builtins
 import contextlib
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from pydantic import BaseModel, ValidationError
 from redis import Redis as BlockingRedis
 from redis.asyncio import ConnectionPool, Redis
+from redis.asyncio.client import Pipeline
 from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import AuthenticationError, ConnectionError, InvalidResponse, RedisError, TimeoutError
+from redis.exceptions import (
+    AuthenticationError,
+    ConnectionError,
+    InvalidResponse,
+    NoScriptError,
+    RedisError,
+    TimeoutError,
+)
 
 from patchwright.bot.errors import QueueDown
 from patchwright.resolver.errors import SettingsError
+
+T = TypeVar("T", bound=BaseModel)
 
 RESPONSE_TIMEOUT_SECONDS = 5.0  # less than the 10 s that GitHub waits for the response to a webhook delivery
 START_SECONDS = 6.0  # how long a worker that starts waits for Redis
@@ -74,12 +85,36 @@ def redis_client(url: str) -> Redis:
     return Redis(connection_pool=redis_pool(url))
 
 
+class _StorePipeline(Pipeline):
+    async def execute(self, raise_on_error: bool = True) -> list[Any]:
+        with redis_errors():
+            return list(await super().execute(raise_on_error))
+
+
+class _StoreClient(Redis):
+    """A client whose commands raise QueueDown instead of the errors of redis-py."""
+
+    async def execute_command(self, *args: Any, **options: Any) -> Any:
+        with redis_errors():
+            return await super().execute_command(*args, **options)  # type: ignore[no-untyped-call]
+
+    def pipeline(self, transaction: bool = True, shard_hint: str | None = None) -> Pipeline:
+        return _StorePipeline(self.connection_pool, self.response_callbacks, transaction, shard_hint)
+
+
+def store_client(url: str) -> Redis:
+    """Returns a client with its own connection pool, whose commands raise QueueDown if Redis does not respond. Raises
+    SettingsError if the URL is invalid.
+    """
+    return _StoreClient(connection_pool=redis_pool(url))
+
+
 class RedisStore:
-    """A store with its own connections to Redis."""
+    """A store with its own connections to Redis. Its commands raise QueueDown if Redis does not respond."""
 
     def __init__(self, url: str) -> None:
         """Raises SettingsError if the Redis URL is invalid."""
-        self._redis = redis_client(url)
+        self._redis = store_client(url)
 
     async def close(self) -> None:
         await self._redis.aclose(close_connection_pool=True)
@@ -98,8 +133,18 @@ def redis_errors() -> Iterator[None]:
     """Converts each Redis error that the block raises to QueueDown."""
     try:
         yield
+    except NoScriptError:
+        raise  # redis-py then sends the script itself
     except (RedisError, OSError) as exc:
         raise QueueDown(f"Redis does not respond: {type(exc).__name__}") from exc
+
+
+def parse_stored(kind: type[T], text: bytes | None) -> T | None:
+    """Returns a stored value; None if there is none, or if an incompatible version has stored it."""
+    try:
+        return kind.model_validate_json(text or b"")
+    except ValidationError:
+        return None
 
 
 async def find_redis_problem(url: str) -> str | None:

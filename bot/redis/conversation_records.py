@@ -5,8 +5,6 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from pydantic import ValidationError
-
 from patchwright.bot.conversation_models import (
     ConversationActivity,
     ConversationRecord,
@@ -15,7 +13,7 @@ from patchwright.bot.conversation_models import (
     WorkspaceRecord,
 )
 from patchwright.bot.errors import Conflict, Unavailable
-from patchwright.bot.redis.connection import RedisStore, redis_errors
+from patchwright.bot.redis.connection import RedisStore, parse_stored
 from patchwright.bot.redis.shared_run_log import stream_key, writer_key
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.events import Message
@@ -72,17 +70,15 @@ class ConversationRecords(RedisStore):
 
     async def add_conversation(self, record: ConversationRecord) -> bool:
         """Returns False if there is already a conversation with this id."""
-        with redis_errors():
-            arguments = (CONVERSATIONS_KEY, ORDER_KEY, COUNT_KEY, record.id, record.model_dump_json())
-            return bool(await cast("Any", self._redis.eval(_ADD_SCRIPT, 3, *arguments)))
+        arguments = (CONVERSATIONS_KEY, ORDER_KEY, COUNT_KEY, record.id, record.model_dump_json())
+        return bool(await cast("Any", self._redis.eval(_ADD_SCRIPT, 3, *arguments)))
 
     async def replace_conversation(self, old: ConversationRecord, new: ConversationRecord) -> bool:
         """Returns False if another process has deleted or replaced the conversation."""
         return await self._replace(CONVERSATIONS_KEY, old.id, old.model_dump_json(), new.model_dump_json())
 
     async def get_conversation(self, id: str) -> ConversationRecord | None:
-        with redis_errors():
-            text = await cast("Any", self._redis.hget(CONVERSATIONS_KEY, id))
+        text = await cast("Any", self._redis.hget(CONVERSATIONS_KEY, id))
         return None if text is None else ConversationRecord.model_validate_json(text)
 
     async def list_conversations(
@@ -91,12 +87,11 @@ class ConversationRecords(RedisStore):
         """Returns the conversations with numbers above `after`, oldest first, and the last one's number, or `after` if
         there are none. A number never changes, and none is used twice. A negative limit is none.
         """
-        with redis_errors():
-            numbers = await self._redis.zrangebyscore(
-                ORDER_KEY, f"({after}", "+inf", start=0, num=limit, withscores=True
-            )
-            ids = [id for id, _ in numbers]
-            texts = await cast("Any", self._redis.hmget(CONVERSATIONS_KEY, ids)) if ids else []
+        numbers = await self._redis.zrangebyscore(
+            ORDER_KEY, f"({after}", "+inf", start=0, num=limit, withscores=True
+        )
+        ids = [id for id, _ in numbers]
+        texts = await cast("Any", self._redis.hmget(CONVERSATIONS_KEY, ids)) if ids else []
         records = [ConversationRecord.model_validate_json(text) for text in texts if text is not None]
         return tuple(records), int(numbers[-1][1]) if numbers else after
 
@@ -107,57 +102,48 @@ class ConversationRecords(RedisStore):
         keys = [CONVERSATIONS_KEY, ORDER_KEY, RUN_REQUESTS_KEY, writer_key(record.log)]
         keys += [name(record.log) for name in (_messages_key, _pause_key, _problem_key)]
         keys += [name(log) for log in logs for name in (stream_key, _state_key)]
-        with redis_errors():
-            arguments = (*keys, record.id, record.model_dump_json())
-            return bool(await cast("Any", self._redis.eval(_DELETE_SCRIPT, len(keys), *arguments)))
+        arguments = (*keys, record.id, record.model_dump_json())
+        return bool(await cast("Any", self._redis.eval(_DELETE_SCRIPT, len(keys), *arguments)))
 
     async def save_workspace(self, record: WorkspaceRecord) -> None:
-        with redis_errors():
-            await cast("Any", self._redis.hset(WORKSPACES_KEY, record.id, record.model_dump_json()))
+        await cast("Any", self._redis.hset(WORKSPACES_KEY, record.id, record.model_dump_json()))
 
     async def get_workspace(self, id: str) -> WorkspaceRecord | None:
-        with redis_errors():
-            text = await cast("Any", self._redis.hget(WORKSPACES_KEY, id))
+        text = await cast("Any", self._redis.hget(WORKSPACES_KEY, id))
         return None if text is None else WorkspaceRecord.model_validate_json(text)
 
     async def delete_workspace(self, id: str) -> None:
-        with redis_errors():
-            await cast("Any", self._redis.hdel(WORKSPACES_KEY, id))
+        await cast("Any", self._redis.hdel(WORKSPACES_KEY, id))
 
     async def claim_workspace(self, id: str, server: str) -> bool:
         """Reserves the workspace for a server that takes over its conversations. Returns False if another one has."""
-        with redis_errors():
-            if await self._redis.set(_claim_key(id), server, nx=True, px=CLAIM_MS):
-                return True
-            return bool(await self._redis.get(_claim_key(id)) == server.encode())
+        if await self._redis.set(_claim_key(id), server, nx=True, px=CLAIM_MS):
+            return True
+        return bool(await self._redis.get(_claim_key(id)) == server.encode())
 
     async def _store(self, record: ConversationRecord, *commands: tuple[str, ...]) -> None:
         """Executes the commands, whose second part is a key. Raises Conflict if the conversation was deleted."""
         keys = (CONVERSATIONS_KEY, *(command[1] for command in commands))
-        with redis_errors():
-            arguments = (*keys, record.id, record.log, json.dumps(commands))
-            if not await cast("Any", self._redis.eval(_STORE_SCRIPT, len(keys), *arguments)):
-                raise Conflict(CHANGED_MEANWHILE)
+        arguments = (*keys, record.id, record.log, json.dumps(commands))
+        if not await cast("Any", self._redis.eval(_STORE_SCRIPT, len(keys), *arguments)):
+            raise Conflict(CHANGED_MEANWHILE)
 
     async def add_message(self, record: ConversationRecord, message: Message) -> None:
         """Adds a message. Raises Unavailable if MAX_MESSAGES wait, and Conflict if the conversation was deleted."""
         key = _messages_key(record.log)
-        with redis_errors():
-            if await cast("Any", self._redis.llen(key)) >= MAX_MESSAGES:
-                raise Unavailable("Too many messages wait for the agent. Start it, or wait.")
+        if await cast("Any", self._redis.llen(key)) >= MAX_MESSAGES:
+            raise Unavailable("Too many messages wait for the agent. Start it, or wait.")
         await self._store(record, ("rpush", key, message.model_dump_json()))
 
     async def list_messages(self, log: RunId) -> tuple[Message, ...]:
         """Returns the messages that wait, oldest first."""
-        with redis_errors():
-            texts = await cast("Any", self._redis.lrange(_messages_key(log), 0, -1))
+        texts = await cast("Any", self._redis.lrange(_messages_key(log), 0, -1))
         return tuple(Message.model_validate_json(text) for text in texts)
 
     async def remove_messages(self, log: RunId, messages: Iterable[Message]) -> None:
         """Removes messages that are in the log now."""
-        with redis_errors():
-            for message in messages:
-                await cast("Any", self._redis.lrem(_messages_key(log), 1, message.model_dump_json()))
+        for message in messages:
+            await cast("Any", self._redis.lrem(_messages_key(log), 1, message.model_dump_json()))
 
     async def request_run(self, record: ConversationRecord, request: RunRequest) -> None:
         """Stores the request in place of an earlier one, and removes a request to pause and the problem of an earlier
@@ -168,14 +154,12 @@ class ConversationRecords(RedisStore):
         await self._store(record, *removed, stored)
 
     async def get_run_request(self, id: str) -> RunRequest | None:
-        with redis_errors():
-            text = await cast("Any", self._redis.hget(RUN_REQUESTS_KEY, id))
+        text = await cast("Any", self._redis.hget(RUN_REQUESTS_KEY, id))
         return None if text is None else RunRequest.model_validate_json(text)
 
     async def list_run_requests(self) -> dict[str, RunRequest]:
         """Returns the requests whose work has not ended, by conversation."""
-        with redis_errors():
-            stored = await cast("Any", self._redis.hgetall(RUN_REQUESTS_KEY))
+        stored = await cast("Any", self._redis.hgetall(RUN_REQUESTS_KEY))
         return {id.decode(): RunRequest.model_validate_json(text) for id, text in stored.items()}
 
     async def replace_run_request(self, id: str, old: RunRequest, new: RunRequest | None) -> bool:
@@ -184,8 +168,7 @@ class ConversationRecords(RedisStore):
         return await self._replace(RUN_REQUESTS_KEY, id, old.model_dump_json(), text)
 
     async def _replace(self, key: str, *arguments: str) -> bool:
-        with redis_errors():
-            return bool(await cast("Any", self._redis.eval(_REPLACE_SCRIPT, 1, key, *arguments)))
+        return bool(await cast("Any", self._redis.eval(_REPLACE_SCRIPT, 1, key, *arguments)))
 
     async def fail_run(self, record: ConversationRecord, problem: str) -> None:
         """Removes the request, and stores why its work ended without an event in the log."""
@@ -195,68 +178,55 @@ class ConversationRecords(RedisStore):
 
     async def list_activities(self, records: Iterable[ConversationRecord]) -> list[ConversationActivity]:
         """Returns what Redis knows of each conversation besides its log, with one request for all."""
-        with redis_errors():
-            async with self._redis.pipeline() as pipeline:
-                for record in records:
-                    pipeline.exists(writer_key(record.log))
-                    pipeline.hexists(RUN_REQUESTS_KEY, record.id)
-                    pipeline.llen(_messages_key(record.log))
-                    pipeline.get(_problem_key(record.log))
-                    pipeline.xlen(stream_key(record.log))
-                    pipeline.get(_state_key(record.log))
-                found = iter(await pipeline.execute())
+        async with self._redis.pipeline() as pipeline:
+            for record in records:
+                pipeline.exists(writer_key(record.log))
+                pipeline.hexists(RUN_REQUESTS_KEY, record.id)
+                pipeline.llen(_messages_key(record.log))
+                pipeline.get(_problem_key(record.log))
+                pipeline.xlen(stream_key(record.log))
+                pipeline.get(_state_key(record.log))
+            found = iter(await pipeline.execute())
         return [
             ConversationActivity(
                 is_running=bool(writer or request),
                 has_messages=bool(messages),
                 problem=(problem or b"").decode(),
                 log_length=length,
-                stored=_parse_state(stored),
+                stored=parse_stored(StoredState, stored),
             )
             for writer, request, messages, problem, length, stored in zip(*[found] * 6, strict=True)
         ]
 
     async def save_state(self, log: RunId, state: StoredState) -> None:
-        with redis_errors():
-            await self._redis.set(_state_key(log), state.model_dump_json(), ex=STATE_SECONDS)
+        await self._redis.set(_state_key(log), state.model_dump_json(), ex=STATE_SECONDS)
 
     async def request_pause(self, record: ConversationRecord) -> None:
         """Raises Conflict if the conversation was deleted."""
         await self._store(record, ("set", _pause_key(record.log), "1", "ex", str(24 * 3600)))
 
     async def has_pause_request(self, log: RunId) -> bool:
-        with redis_errors():
-            return bool(await self._redis.exists(_pause_key(log)))
+        return bool(await self._redis.exists(_pause_key(log)))
 
     async def remove_pause_request(self, log: RunId) -> None:
-        with redis_errors():
-            await self._redis.delete(_pause_key(log))
+        await self._redis.delete(_pause_key(log))
 
     async def has_writer(self, log: RunId) -> bool:
         """Returns True if an agent works on the conversation with this log on any server."""
-        with redis_errors():
-            return bool(await self._redis.exists(writer_key(log)))
+        return bool(await self._redis.exists(writer_key(log)))
 
     async def wait_for_entries(self, positions: Mapping[RunId, str]) -> dict[RunId, list[tuple[str, str]]]:
         """Returns entries of these logs after a position in the stream of each ("0" is its start), each entry with its
         own position. If there are none, waits up to BLOCK_MS milliseconds. Uses one connection for all logs.
         """
         logs = {stream_key(log).encode(): log for log in positions}
-        with redis_errors():
-            streams = await self._redis.xread(
-                dict(zip(logs, positions.values(), strict=True)), count=READ_COUNT, block=BLOCK_MS
-            )
+        streams = await self._redis.xread(
+            dict(zip(logs, positions.values(), strict=True)), count=READ_COUNT, block=BLOCK_MS
+        )
         return {
             logs[name]: [(key.decode(), fields[b"entry"].decode()) for key, fields in found]
             for name, found in streams
         }
-
-
-def _parse_state(text: bytes | None) -> StoredState | None:
-    try:
-        return StoredState.model_validate_json(text or b"")
-    except ValidationError:  # There is none, or another version has stored it.
-        return None
 
 
 def _messages_key(log: RunId) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from patchwright.bot.jobs import Failed, JobResult
-from patchwright.bot.redis.connection import RedisStore, redis_errors
+from patchwright.bot.redis.connection import RedisStore
 from patchwright.bot.run_summary import PullOutcome
 from patchwright.bot.usage_report import UsageReport
 from patchwright.resolver.domain import JobId, Published, Repo
@@ -32,9 +32,8 @@ class Counters(RedisStore):
 
     async def record_result(self, job: JobId, result: JobResult, report: UsageReport) -> None:
         """Counts the final result of a job, once."""
-        with redis_errors():
-            if not await cast("Any", self._redis.sadd(COUNTED_JOBS_KEY, job)):
-                return
+        if not await cast("Any", self._redis.sadd(COUNTED_JOBS_KEY, job)):
+            return
         increments: dict[str, float] = {f"outcomes {result.kind}": 1, **_usage_increments(report)}
         if (verdict := getattr(result, "verdict", None)) is not None:
             increments[f"verdicts {verdict.kind}"] = 1
@@ -57,23 +56,21 @@ class Counters(RedisStore):
         fixed set.
         """
         key = COUNTS_PREFIX + self._metrics_label
-        with redis_errors():
-            async with self._redis.pipeline(transaction=True) as pipe:
-                pipe.sadd(METRICS_LABELS_KEY, self._metrics_label)
-                for name, increment in increments.items():
-                    pipe.hincrbyfloat(key, name, increment)
-                await pipe.execute()
+        async with self._redis.pipeline(transaction=True) as pipe:
+            pipe.sadd(METRICS_LABELS_KEY, self._metrics_label)
+            for name, increment in increments.items():
+                pipe.hincrbyfloat(key, name, increment)
+            await pipe.execute()
 
     async def record_pull_outcome(self, repo: Repo, number: int, outcome: PullOutcome) -> None:
         """Records the outcome of one of Patchwright's pull requests.
 
         Does nothing if the same outcome is already recorded. A different outcome replaces the previous one.
         """
-        with redis_errors():
-            async with self._redis.pipeline(transaction=True) as pipe:
-                pipe.hget(PULL_OUTCOMES_KEY, pull_key(str(repo), number))
-                pipe.hset(PULL_OUTCOMES_KEY, pull_key(str(repo), number), outcome)
-                previous, _ = await pipe.execute()
+        async with self._redis.pipeline(transaction=True) as pipe:
+            pipe.hget(PULL_OUTCOMES_KEY, pull_key(str(repo), number))
+            pipe.hset(PULL_OUTCOMES_KEY, pull_key(str(repo), number), outcome)
+            previous, _ = await pipe.execute()
         if previous == outcome.encode():
             return
         correction = {f"pulls {previous.decode()}": -1.0} if previous else {}
@@ -83,14 +80,11 @@ class Counters(RedisStore):
         """Returns all counts. The first key is the metrics label; the second key is the metric name with its
         labels.
         """
-        with redis_errors():
-            labels = sorted(
-                name.decode() for name in await cast("Any", self._redis.smembers(METRICS_LABELS_KEY))
-            )
-            async with self._redis.pipeline(transaction=False) as pipe:
-                for label in labels:
-                    pipe.hgetall(COUNTS_PREFIX + label)
-                hashes = await pipe.execute()
+        labels = sorted(name.decode() for name in await cast("Any", self._redis.smembers(METRICS_LABELS_KEY)))
+        async with self._redis.pipeline(transaction=False) as pipe:
+            for label in labels:
+                pipe.hgetall(COUNTS_PREFIX + label)
+            hashes = await pipe.execute()
         return {
             label: {name.decode(): float(value) for name, value in counts.items()}
             for label, counts in zip(labels, hashes, strict=True)

@@ -8,10 +8,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, cast
 
-from redis.exceptions import ResponseError
-
 from patchwright.bot.errors import QueueDown
-from patchwright.bot.redis.connection import RedisStore, can_write, redis_errors
+from patchwright.bot.redis.connection import RedisStore, can_write
 from patchwright.runtime.frozen_model import FrozenModel
 
 INBOX_KEY = "patchwright:inbox"
@@ -61,11 +59,10 @@ class DeliveryInbox(RedisStore):
             while self._pending:
                 batch, self._pending = self._pending[:MAX_WRITE_BATCH], self._pending[MAX_WRITE_BATCH:]
                 try:
-                    with redis_errors():
-                        pipe = self._redis.pipeline(transaction=False)
-                        for fields, _ in batch:
-                            pipe.xadd(INBOX_KEY, cast("dict[Any, Any]", fields))
-                        await pipe.execute()
+                    pipe = self._redis.pipeline(transaction=False)
+                    for fields, _ in batch:
+                        pipe.xadd(INBOX_KEY, cast("dict[Any, Any]", fields))
+                    await pipe.execute()
                 except QueueDown as exc:
                     for _, written in batch:
                         if not written.done():
@@ -82,44 +79,40 @@ class DeliveryInbox(RedisStore):
 
         Deliveries that a dead worker left unprocessed come before new ones.
         """
-        with redis_errors():
-            try:
-                _, entries, *_ = await self._redis.xautoclaim(
-                    INBOX_KEY,
-                    CONSUMER_GROUP,
-                    consumer,
-                    min_idle_time=self._claim_idle_ms,
-                    count=READ_BATCH_SIZE,
-                )
-            except ResponseError as exc:
-                if "NOGROUP" not in str(exc):
-                    raise
-                await self._redis.xgroup_create(INBOX_KEY, CONSUMER_GROUP, id="0", mkstream=True)
-                entries = []
-            if not entries:
-                streams = await self._redis.xreadgroup(
-                    CONSUMER_GROUP, consumer, {INBOX_KEY: ">"}, count=READ_BATCH_SIZE, block=BLOCK_MS
-                )
-                entries = streams[0][1] if streams else []
+        try:
+            _, entries, *_ = await self._redis.xautoclaim(
+                INBOX_KEY,
+                CONSUMER_GROUP,
+                consumer,
+                min_idle_time=self._claim_idle_ms,
+                count=READ_BATCH_SIZE,
+            )
+        except QueueDown as exc:
+            if "NOGROUP" not in str(exc.__cause__):
+                raise
+            await self._redis.xgroup_create(INBOX_KEY, CONSUMER_GROUP, id="0", mkstream=True)
+            entries = []
+        if not entries:
+            streams = await self._redis.xreadgroup(
+                CONSUMER_GROUP, consumer, {INBOX_KEY: ">"}, count=READ_BATCH_SIZE, block=BLOCK_MS
+            )
+            entries = streams[0][1] if streams else []
         return tuple(_parse_entry(entry_id, fields) for entry_id, fields in entries)
 
     async def acknowledge(self, delivery: StoredDelivery) -> None:
         """Removes a processed delivery from the inbox."""
-        with redis_errors():
-            async with self._redis.pipeline(transaction=True) as pipe:
-                pipe.xack(INBOX_KEY, CONSUMER_GROUP, delivery.entry_id)
-                pipe.xdel(INBOX_KEY, delivery.entry_id)
-                await pipe.execute()
+        async with self._redis.pipeline(transaction=True) as pipe:
+            pipe.xack(INBOX_KEY, CONSUMER_GROUP, delivery.entry_id)
+            pipe.xdel(INBOX_KEY, delivery.entry_id)
+            await pipe.execute()
 
     async def size(self) -> int:
         """Returns the number of unprocessed deliveries."""
-        with redis_errors():
-            return int(await self._redis.xlen(INBOX_KEY))
+        return int(await self._redis.xlen(INBOX_KEY))
 
     async def fetch_redis_info(self) -> dict[str, Any]:
         """Returns the output of the Redis command INFO."""
-        with redis_errors():
-            return dict(await self._redis.info())
+        return dict(await self._redis.info())
 
     async def is_healthy(self) -> bool:
         """Returns True if a delivery could be stored now; never raises."""

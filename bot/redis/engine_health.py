@@ -9,7 +9,7 @@ from typing import Any, cast
 from pydantic import ValidationError
 
 from patchwright.bot.errors import QueueDown
-from patchwright.bot.redis.connection import RedisStore, redis_errors
+from patchwright.bot.redis.connection import RedisStore
 from patchwright.runtime.errors import SandboxError
 from patchwright.runtime.frozen_model import FrozenModel
 
@@ -38,13 +38,12 @@ class EngineHealth(RedisStore):
     async def report(self, problem: str = "") -> None:
         """Reports the state of this host's engine; never raises."""
         status = EngineStatus(problem=problem[:MAX_PROBLEM_LENGTH], checked_at=time.time()).model_dump_json()
-        with contextlib.suppress(QueueDown), redis_errors():
+        with contextlib.suppress(QueueDown):
             await cast("Any", self._redis.hset(ENGINE_HEALTH_KEY, self._host, status))
 
     async def fetch_statuses(self) -> dict[str, EngineStatus]:
         """Returns the recent reports, one for each host. Raises QueueDown."""
-        with redis_errors():
-            stored = await cast("Any", self._redis.hgetall(ENGINE_HEALTH_KEY))
+        stored = await cast("Any", self._redis.hgetall(ENGINE_HEALTH_KEY))
         statuses: dict[str, EngineStatus] = {}
         for host, value in stored.items():
             with contextlib.suppress(ValidationError):  # written by an incompatible version

@@ -5,7 +5,7 @@ import contextlib
 from typing import Any, cast
 
 from patchwright.bot.errors import QueueDown
-from patchwright.bot.redis.connection import RedisStore, redis_errors
+from patchwright.bot.redis.connection import RedisStore
 
 WORKERS_KEY = (
     # sorted set: worker name -> time of its last heartbeat, by the clock of the Redis server
@@ -31,18 +31,15 @@ class Heartbeats(RedisStore):
         """Sends heartbeats until canceled. Then removes this worker from the list."""
         try:
             while True:
-                with contextlib.suppress(QueueDown), redis_errors():
+                with contextlib.suppress(QueueDown):
                     await cast("Any", self._redis.eval(_BEAT_SCRIPT, 1, WORKERS_KEY, name))
                 await asyncio.sleep(HEARTBEAT_SECONDS)
         finally:
-            with contextlib.suppress(QueueDown), redis_errors():
+            with contextlib.suppress(QueueDown):
                 await self._redis.zrem(WORKERS_KEY, name)
 
     async def count_workers(self) -> int:
         """Returns the number of live workers. Raises QueueDown."""
-        with redis_errors():
-            return int(
-                await cast(
-                    "Any", self._redis.eval(_COUNT_SCRIPT, 1, WORKERS_KEY, str(HEARTBEAT_TIMEOUT_SECONDS))
-                )
-            )
+        return int(
+            await cast("Any", self._redis.eval(_COUNT_SCRIPT, 1, WORKERS_KEY, str(HEARTBEAT_TIMEOUT_SECONDS)))
+        )

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from redis.asyncio import Redis
 
 from patchwright.bot.jobs import OPERATOR_REQUEST, Cancellation, JobRecord, UnreadableJob
+from patchwright.bot.redis.connection import parse_stored
 from patchwright.resolver.domain import JobId
 
 log = logging.getLogger(__name__)
@@ -133,7 +134,4 @@ def cancellation_key(job: JobId) -> str:
 
 def parse_cancellation(stored: bytes) -> Cancellation:
     """Parses the stored request to cancel a job."""
-    try:
-        return Cancellation.model_validate_json(stored)
-    except ValidationError:  # written by an incompatible version
-        return OPERATOR_REQUEST
+    return parse_stored(Cancellation, stored) or OPERATOR_REQUEST

@@ -6,10 +6,8 @@ from collections.abc import Awaitable
 from datetime import datetime
 from typing import cast
 
-from pydantic import ValidationError
-
 from patchwright.bot.errors import QueueDown
-from patchwright.bot.redis.connection import RedisStore, redis_errors
+from patchwright.bot.redis.connection import RedisStore, parse_stored
 from patchwright.runtime.frozen_model import FrozenModel
 
 LEADER_KEY = "patchwright:poll_leader"
@@ -34,12 +32,11 @@ class LeaderLease(RedisStore):
 
     async def try_acquire(self, name: str) -> bool:
         """Acquires or renews the lease. Returns True if this worker is the leader."""
-        with redis_errors():
-            if await self._redis.set(LEADER_KEY, name, nx=True, px=LEASE_MS):
-                return True
-            if await self._redis.get(LEADER_KEY) != name.encode():
-                return False
-            return bool(await self._redis.pexpire(LEADER_KEY, LEASE_MS))
+        if await self._redis.set(LEADER_KEY, name, nx=True, px=LEASE_MS):
+            return True
+        if await self._redis.get(LEADER_KEY) != name.encode():
+            return False
+        return bool(await self._redis.pexpire(LEADER_KEY, LEASE_MS))
 
     async def keep(self, name: str) -> None:
         """Renews the lease if this worker is the leader, and otherwise tries to acquire the lease. Repeats this
@@ -52,35 +49,30 @@ class LeaderLease(RedisStore):
 
     async def release(self, name: str) -> None:
         """Releases the lease so that another worker can poll."""
-        with redis_errors():
-            if await self._redis.get(LEADER_KEY) == name.encode():
-                await self._redis.delete(LEADER_KEY)
+        if await self._redis.get(LEADER_KEY) == name.encode():
+            await self._redis.delete(LEADER_KEY)
 
     async def fetch_cursors(self) -> dict[str, datetime]:
         """Returns the time up to which each repository has been polled. The result is empty if Redis is new
         or was wiped.
         """
-        with redis_errors():
-            stored = await cast("Awaitable[dict[bytes, bytes]]", self._redis.hgetall(CURSORS_KEY))
+        stored = await cast("Awaitable[dict[bytes, bytes]]", self._redis.hgetall(CURSORS_KEY))
         return {name.decode(): datetime.fromisoformat(time.decode()) for name, time in stored.items()}
 
     async def advance_cursor(self, repository: str, until: datetime) -> None:
         """Records that all events of a repository up to this time are processed."""
-        with redis_errors():
-            await cast("Awaitable[int]", self._redis.hset(CURSORS_KEY, repository, until.isoformat()))
+        await cast("Awaitable[int]", self._redis.hset(CURSORS_KEY, repository, until.isoformat()))
 
     async def load(self, name: str) -> bytes | None:
         """Returns the value that was saved under a name. Returns None if no value is saved, for example because
         Redis was wiped.
         """
-        with redis_errors():
-            value: bytes | None = await self._redis.get(STATE_PREFIX + name)
+        value: bytes | None = await self._redis.get(STATE_PREFIX + name)
         return value
 
     async def save(self, name: str, value: str) -> None:
         """Saves a value for the next poll, which may run on another worker."""
-        with redis_errors():
-            await self._redis.set(STATE_PREFIX + name, value)
+        await self._redis.set(STATE_PREFIX + name, value)
 
     async def record_failure(self, failure: PollFailure | None) -> None:
         """Saves the failure of the last poll. None means that the poll succeeded."""
@@ -88,7 +80,4 @@ class LeaderLease(RedisStore):
 
     async def fetch_failure(self) -> PollFailure | None:
         """Returns the failure of the last poll, or None if that poll succeeded or no poll is known."""
-        try:
-            return PollFailure.model_validate_json(await self.load(FAILURE_NAME) or b"")
-        except ValidationError:  # no failure was saved, or an incompatible version wrote it
-            return None
+        return parse_stored(PollFailure, await self.load(FAILURE_NAME))

@@ -3,7 +3,7 @@
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
-from patchwright.bot.redis.connection import RedisStore, redis_errors
+from patchwright.bot.redis.connection import RedisStore
 from patchwright.resolver.domain import Job, JobId, Repo, Usage
 from patchwright.runtime.frozen_model import FrozenModel
 
@@ -29,15 +29,14 @@ class Quotas(RedisStore):
         """Counts the start of a job, and returns the day's totals. The same job counts only once per day."""
         day = datetime.now(UTC).date()
         users, repositories = _daily_job_keys(day, job)
-        with redis_errors():
-            async with self._redis.pipeline(transaction=True) as pipe:
-                for key in (users, repositories):
-                    pipe.sadd(key, job.id)
-                    pipe.expire(key, RETENTION_DAYS * 24 * 3600)
-                pipe.scard(users)
-                pipe.scard(repositories)
-                pipe.hvals(_daily_key(day, "usd"))
-                *_, user_jobs, repository_jobs, costs = await pipe.execute()
+        async with self._redis.pipeline(transaction=True) as pipe:
+            for key in (users, repositories):
+                pipe.sadd(key, job.id)
+                pipe.expire(key, RETENTION_DAYS * 24 * 3600)
+            pipe.scard(users)
+            pipe.scard(repositories)
+            pipe.hvals(_daily_key(day, "usd"))
+            *_, user_jobs, repository_jobs, costs = await pipe.execute()
         return DailyUsage(
             user_jobs=user_jobs,
             repository_jobs=repository_jobs,
@@ -47,38 +46,35 @@ class Quotas(RedisStore):
     async def forget_start(self, job: Job) -> None:
         """Removes a job from the day's count, because the job was rejected."""
         day = datetime.now(UTC).date()
-        with redis_errors():
-            async with self._redis.pipeline(transaction=True) as pipe:
-                for key in _daily_job_keys(day, job):
-                    pipe.srem(key, job.id)
-                await pipe.execute()
+        async with self._redis.pipeline(transaction=True) as pipe:
+            for key in _daily_job_keys(day, job):
+                pipe.srem(key, job.id)
+            await pipe.execute()
 
     async def record_cost(self, job: JobId, usage: Usage) -> None:
         """Stores the cost of a job so far. This is the sum over all its tries."""
         key = _daily_key(datetime.now(UTC).date(), "usd")
-        with redis_errors():
-            async with self._redis.pipeline(transaction=True) as pipe:
-                pipe.hset(key, job, str(usage.usd))
-                pipe.expire(key, RETENTION_DAYS * 24 * 3600)
-                await pipe.execute()
+        async with self._redis.pipeline(transaction=True) as pipe:
+            pipe.hset(key, job, str(usage.usd))
+            pipe.expire(key, RETENTION_DAYS * 24 * 3600)
+            await pipe.execute()
 
     async def allow_refusal(self, repo: Repo, number: int, job: JobId) -> bool:
         """Returns True if the bot may reply to this request of a person without write access. The number of
         such replies in an issue or pull request is limited.
         """
         key = _daily_key(datetime.now(UTC).date(), "refusals", f"{repo}#{number}".lower())
-        with redis_errors():
-            async with self._redis.pipeline(transaction=True) as pipe:
-                pipe.sismember(key, job)
-                pipe.scard(key)
-                is_counted, count = await pipe.execute()
-            if is_counted or count >= MAX_REFUSALS:
-                return bool(is_counted)
-            # Each concurrent request can exceed the limit by one.
-            async with self._redis.pipeline(transaction=True) as pipe:
-                pipe.sadd(key, job)
-                pipe.expire(key, RETENTION_DAYS * 24 * 3600)
-                await pipe.execute()
+        async with self._redis.pipeline(transaction=True) as pipe:
+            pipe.sismember(key, job)
+            pipe.scard(key)
+            is_counted, count = await pipe.execute()
+        if is_counted or count >= MAX_REFUSALS:
+            return bool(is_counted)
+        # Each concurrent request can exceed the limit by one.
+        async with self._redis.pipeline(transaction=True) as pipe:
+            pipe.sadd(key, job)
+            pipe.expire(key, RETENTION_DAYS * 24 * 3600)
+            await pipe.execute()
         return True
 
 

@@ -13,9 +13,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, cast
 
-from pydantic import ValidationError
-
-from patchwright.bot.redis.connection import RedisStore, redis_errors
+from patchwright.bot.redis.connection import RedisStore, parse_stored
 from patchwright.runtime.frozen_model import FrozenModel
 
 SESSION_SECONDS = 8 * 3600  # user tokens of a GitHub App expire after this time
@@ -85,23 +83,17 @@ class Sessions(RedisStore):
             expires_at=time.time() + self._lifetime_seconds,
             operator_proof=self._operator_proof(cookie) if user.id is None else "",
         )
-        with redis_errors():
-            await self._redis.set(
-                _session_key(cookie), stored.model_dump_json(), px=round(self._lifetime_seconds * 1000)
-            )
+        await self._redis.set(
+            _session_key(cookie), stored.model_dump_json(), px=round(self._lifetime_seconds * 1000)
+        )
         return cookie
 
     async def find(self, cookie: str) -> Session | None:
         """Returns the session that belongs to a cookie, or None if the session does not exist or has expired."""
         if not cookie:
             return None
-        with redis_errors():
-            text = await self._redis.get(_session_key(cookie))
-        try:
-            stored = _StoredSession.model_validate_json(text or b"")
-        except ValidationError:
-            return None
-        if stored.user.id is None and not self._is_valid_operator(cookie, stored):
+        stored = parse_stored(_StoredSession, await self._redis.get(_session_key(cookie)))
+        if stored is None or (stored.user.id is None and not self._is_valid_operator(cookie, stored)):
             return None
         return Session(
             stored.user,
@@ -125,8 +117,7 @@ class Sessions(RedisStore):
 
     async def delete(self, cookie: str) -> None:
         """Ends a session."""
-        with redis_errors():
-            await self._redis.delete(_session_key(cookie))
+        await self._redis.delete(_session_key(cookie))
 
     async def start_login(self, browser: str, return_to: str) -> str:
         """Starts a sign-in on GitHub, and returns its OAuth `state`. After the sign-in, the browser is
@@ -134,21 +125,16 @@ class Sessions(RedisStore):
         """
         state = secrets.token_urlsafe(32)
         pending = _PendingLogin(browser_hash=_hash(browser), return_to=return_to)
-        with redis_errors():
-            await self._redis.set(_login_key(state), pending.model_dump_json(), ex=LOGIN_SECONDS)
+        await self._redis.set(_login_key(state), pending.model_dump_json(), ex=LOGIN_SECONDS)
         return state
 
     async def finish_login(self, browser: str, state: str) -> str | None:
         """Completes a sign-in, and returns the page to show next. Returns None if the state belongs to
         another browser, has expired or was already used.
         """
-        with redis_errors():
-            stored = await cast("Any", self._redis.getdel(_login_key(state)))
-        try:
-            pending = _PendingLogin.model_validate_json(stored or b"")
-        except ValidationError:
-            return None
-        return pending.return_to if hmac.compare_digest(pending.browser_hash, _hash(browser)) else None
+        pending = parse_stored(_PendingLogin, await cast("Any", self._redis.getdel(_login_key(state))))
+        is_own = pending and hmac.compare_digest(pending.browser_hash, _hash(browser))
+        return pending.return_to if pending and is_own else None
 
 
 def pkce_verifier(browser: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from patchwright.bot.redis.connection import RedisStore, redis_errors
+from patchwright.bot.redis.connection import RedisStore
 from patchwright.bot.redis.counters import PULL_OUTCOMES_KEY, pull_key
 from patchwright.bot.run_summary import RunSummary
 from patchwright.resolver.domain import RunId
@@ -36,22 +36,20 @@ class SharedRunIndex(RedisStore):
 
     async def put(self, summary: RunSummary) -> None:
         """Adds or replaces the summary of a run."""
-        with redis_errors():
-            value = summary.model_dump_json(exclude_defaults=True)
-            arguments = (
-                RUNS_KEY,
-                ORDER_KEY,
-                summary.run,
-                value,
-                str(summary.started_at),
-                str(self._max_runs),
-            )
-            await cast("Any", self._redis.eval(_PUT_SCRIPT, 2, *arguments))
+        value = summary.model_dump_json(exclude_defaults=True)
+        arguments = (
+            RUNS_KEY,
+            ORDER_KEY,
+            summary.run,
+            value,
+            str(summary.started_at),
+            str(self._max_runs),
+        )
+        await cast("Any", self._redis.eval(_PUT_SCRIPT, 2, *arguments))
 
     async def get(self, run: RunId) -> RunSummary | None:
         """Returns the summary of a run, or None if the run is not in the index."""
-        with redis_errors():
-            return _parse_summary(run, await cast("Any", self._redis.hget(RUNS_KEY, run)))
+        return _parse_summary(run, await cast("Any", self._redis.hget(RUNS_KEY, run)))
 
     async def list_newest(self) -> list[RunSummary]:
         """Returns all summaries, newest first. Each contains the current outcome of its pull request.
@@ -64,13 +62,9 @@ class SharedRunIndex(RedisStore):
     async def _scan(self) -> list[RunSummary]:
         summaries: dict[bytes, RunSummary] = {}
         cursor = None
-        with redis_errors():
-            outcomes = await cast("Any", self._redis.hgetall(PULL_OUTCOMES_KEY))
+        outcomes = await cast("Any", self._redis.hgetall(PULL_OUTCOMES_KEY))
         while cursor != 0:
-            with redis_errors():
-                cursor, batch = await cast(
-                    "Any", self._redis.hscan(RUNS_KEY, cursor or 0, count=SCAN_BATCH_SIZE)
-                )
+            cursor, batch = await cast("Any", self._redis.hscan(RUNS_KEY, cursor or 0, count=SCAN_BATCH_SIZE))
             for run, value in batch.items():
                 if (summary := _parse_summary(run.decode(), value)) is not None:
                     outcome = summary.pull_request and outcomes.get(
@@ -83,25 +77,22 @@ class SharedRunIndex(RedisStore):
         """Returns True if the runs of a directory are not in the index. The directory may be new, or Redis may
         have been wiped.
         """
-        with redis_errors():
-            return not await cast("Any", self._redis.sismember(INDEXED_DIRECTORIES_KEY, directory))
+        return not await cast("Any", self._redis.sismember(INDEXED_DIRECTORIES_KEY, directory))
 
     async def claim_indexing(self, directory: str) -> bool:
         """Reserves the indexing of a directory for the caller. Returns False if it was reserved in the last hour."""
-        with redis_errors():
-            return bool(
-                await self._redis.set(
-                    f"{INDEXED_DIRECTORIES_KEY}:claimed:{directory}", b"1", nx=True, ex=CLAIM_SECONDS
-                )
+        return bool(
+            await self._redis.set(
+                f"{INDEXED_DIRECTORIES_KEY}:claimed:{directory}", b"1", nx=True, ex=CLAIM_SECONDS
             )
+        )
 
     async def add_missing(self, directory: str, summaries: Iterable[RunSummary]) -> None:
         """Adds the runs of the directory that are missing in the index. Then marks the directory as indexed."""
         for summary in summaries:
             if await self.get(summary.run) is None:
                 await self.put(summary)
-        with redis_errors():
-            await cast("Any", self._redis.sadd(INDEXED_DIRECTORIES_KEY, directory))
+        await cast("Any", self._redis.sadd(INDEXED_DIRECTORIES_KEY, directory))
 
 
 def _parse_summary(run: str, value: bytes | None) -> RunSummary | None:

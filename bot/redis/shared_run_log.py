@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from redis.asyncio import Redis
 
 from patchwright.bot.errors import QueueDown
-from patchwright.bot.redis.connection import RELEASE_LOCK_SCRIPT, blocking_client, redis_client, redis_errors
+from patchwright.bot.redis.connection import RELEASE_LOCK_SCRIPT, blocking_client, redis_errors, store_client
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.errors import LogError, LogLocked
 from patchwright.resolver.events import ENTRY_ADAPTER, Entry, Event, Trajectory
@@ -76,7 +76,7 @@ class SharedLogStore:
         self._read_archived = read_archived or raise_no_archive
         self._archive_wait = archive_wait
         self._is_archived = read_archived is not None
-        self._redis: Redis = redis_client(url)
+        self._redis = store_client(url)
         self._blocking_redis = blocking_client(url)
         self._lease_seconds = lease_seconds
         self._lease_wait = lease_wait
@@ -133,23 +133,20 @@ class SharedLogStore:
 
         Raises QueueDown.
         """
-        with redis_errors():
-            now, _ = await self._redis.time()
-            names = await self._redis.zrangebyscore(UNARCHIVED_KEY, "-inf", now - seconds, start=0, num=limit)
-            runs = [RunId(name.decode()) for name in names]
-            has_writer = [bool(await self._redis.exists(writer_key(run))) for run in runs]
+        now, _ = await self._redis.time()
+        names = await self._redis.zrangebyscore(UNARCHIVED_KEY, "-inf", now - seconds, start=0, num=limit)
+        runs = [RunId(name.decode()) for name in names]
+        has_writer = [bool(await self._redis.exists(writer_key(run))) for run in runs]
         return tuple(run for run, is_written in zip(runs, has_writer, strict=True) if not is_written)
 
     async def postpone_archiving(self, run: RunId) -> None:
         """Moves a run to the end of the list of runs that wait to be archived. Raises QueueDown."""
-        with redis_errors():
-            now, _ = await self._redis.time()
-            await self._redis.zadd(UNARCHIVED_KEY, {run: now}, xx=True)
+        now, _ = await self._redis.time()
+        await self._redis.zadd(UNARCHIVED_KEY, {run: now}, xx=True)
 
     async def read_lines(self, run: RunId) -> tuple[bytes, ...]:
         """Returns all lines of the run's stream. Raises QueueDown."""
-        with redis_errors():
-            return tuple(fields[b"entry"] for _, fields in await self._redis.xrange(stream_key(run)))
+        return tuple(fields[b"entry"] for _, fields in await self._redis.xrange(stream_key(run)))
 
     async def expire_stream(self, run: RunId, archived_count: int) -> bool:
         """Lets the stream of an archived run expire. Returns False if the run has a writer, or its stream is
@@ -158,13 +155,12 @@ class SharedLogStore:
         Raises QueueDown.
         """
         keys = (writer_key(run), stream_key(run), UNARCHIVED_KEY)
-        with redis_errors():
-            expired = await cast(
-                "Any",
-                self._redis.eval(
-                    _EXPIRE_STREAM_SCRIPT, 3, *keys, run, str(archived_count), str(RETENTION_SECONDS)
-                ),
-            )
+        expired = await cast(
+            "Any",
+            self._redis.eval(
+                _EXPIRE_STREAM_SCRIPT, 3, *keys, run, str(archived_count), str(RETENTION_SECONDS)
+            ),
+        )
         return bool(expired)
 
     async def close(self) -> None:
@@ -216,8 +212,7 @@ class SharedRunLog:
                         f"Another process is working on the run in {self._run}: wait until it ends, or stop it."
                     )
                 await asyncio.sleep(0.25)
-            with redis_errors():
-                stream_entries = await self._redis.xrange(self._keys[1])
+            stream_entries = await self._redis.xrange(self._keys[1])
         except QueueDown as exc:  # the local log is enough to continue
             log.warning("run continues without redis", extra={"run": self._run, "reason": str(exc)})
             return
@@ -245,12 +240,11 @@ class SharedRunLog:
                 await self._sync_stream()
 
     async def release(self) -> None:
-        with contextlib.suppress(QueueDown), redis_errors():
+        with contextlib.suppress(QueueDown):
             await cast("Any", self._redis.eval(RELEASE_LOCK_SCRIPT, 1, self._keys[0], self._token))
 
     async def _acquire_lease(self) -> bool:
-        with redis_errors():
-            return bool(await self._redis.set(self._keys[0], self._token, nx=True, px=self._lease_ms))
+        return bool(await self._redis.set(self._keys[0], self._token, nx=True, px=self._lease_ms))
 
     async def _sync_stream(self) -> None:
         """Writes missing lines to the stream. If Redis is down, does nothing, because the file contains the
@@ -277,12 +271,9 @@ class SharedRunLog:
         entries = self._file.trajectory.entries[self._stream_length :]
         lines = [entry.model_dump_json().encode() for entry in entries]
         arguments: list[Any] = [self._token, self._lease_ms, self._stream_length, self._archived_name, *lines]
-        with redis_errors():
-            return int(
-                await cast(
-                    "Any", self._redis.eval(_APPEND_SCRIPT, 3, *self._keys, UNARCHIVED_KEY, *arguments)
-                )
-            )
+        return int(
+            await cast("Any", self._redis.eval(_APPEND_SCRIPT, 3, *self._keys, UNARCHIVED_KEY, *arguments))
+        )
 
 
 def _parse_entries(stream_entries: _StreamEntries) -> tuple[Entry, ...]:

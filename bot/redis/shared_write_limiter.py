@@ -12,7 +12,7 @@ from secrets import token_hex
 from typing import TypeVar
 
 from patchwright.bot.errors import QueueDown
-from patchwright.bot.redis.connection import RedisStore, redis_errors
+from patchwright.bot.redis.connection import RedisStore
 from patchwright.bot.write_limiter import LOCK_SECONDS, QUEUE_POLL_SECONDS, LocalWriteLimiter, Priority
 
 log = logging.getLogger(__name__)
@@ -98,22 +98,21 @@ class SharedWriteLimiter(RedisStore):
         try:
             # If Redis is down, the caller continues without a lock. It is rare that two callers need the same
             # lock then.
-            with contextlib.suppress(QueueDown), redis_errors():
+            with contextlib.suppress(QueueDown):
                 while not await self._redis.set(key, token, nx=True, px=_to_ms(LOCK_SECONDS)):
                     if time.monotonic() > deadline:
                         break
                     await asyncio.sleep(QUEUE_POLL_SECONDS)
             yield
         finally:
-            with contextlib.suppress(QueueDown), redis_errors():
+            with contextlib.suppress(QueueDown):
                 await self._unlock_script(keys=[key], args=[token])
 
     async def _with_fallback(
         self, shared: Callable[[], Awaitable[T]], local: Callable[[], Awaitable[T]]
     ) -> T:
         try:
-            with redis_errors():
-                result = await shared()
+            result = await shared()
         except QueueDown as exc:
             if not self._is_redis_down:  # logged once, because each write tries several times
                 log.warning("write limits apply to this process only", extra={"reason": str(exc)})

@@ -4,9 +4,7 @@ from collections.abc import Awaitable
 from datetime import UTC, datetime
 from typing import cast
 
-from pydantic import ValidationError
-
-from patchwright.bot.redis.connection import RedisStore, redis_errors
+from patchwright.bot.redis.connection import RedisStore, parse_stored
 from patchwright.resolver.domain import JobId, Repo
 from patchwright.runtime.frozen_model import FrozenModel
 
@@ -38,26 +36,19 @@ class UnpostedComments(RedisStore):
 
     async def put(self, comment: UnpostedComment) -> None:
         """Stores the comment. Replaces an earlier text for the same comment."""
-        with redis_errors():
-            await cast(
-                "Awaitable[int]",
-                self._redis.hset(UNPOSTED_KEY, comment.field, comment.model_dump_json()),
-            )
+        await cast(
+            "Awaitable[int]",
+            self._redis.hset(UNPOSTED_KEY, comment.field, comment.model_dump_json()),
+        )
 
     async def remove(self, repo: Repo, number: int, tag: str) -> None:
-        with redis_errors():
-            await cast("Awaitable[int]", self._redis.hdel(UNPOSTED_KEY, comment_field(repo, number, tag)))
+        await cast("Awaitable[int]", self._redis.hdel(UNPOSTED_KEY, comment_field(repo, number, tag)))
 
     async def list_due(self, now: datetime) -> list[UnpostedComment]:
         """Returns the comments whose next attempt is due, oldest first."""
-        with redis_errors():
-            stored = await cast("Awaitable[dict[bytes, bytes]]", self._redis.hgetall(UNPOSTED_KEY))
-        comments = []
-        for value in stored.values():
-            try:
-                comments.append(UnpostedComment.model_validate_json(value))
-            except ValidationError:  # an incompatible version wrote this text, and will post it
-                continue
+        stored = await cast("Awaitable[dict[bytes, bytes]]", self._redis.hgetall(UNPOSTED_KEY))
+        # An incompatible version posts what it has stored.
+        comments = filter(None, (parse_stored(UnpostedComment, value) for value in stored.values()))
         return sorted((one for one in comments if one.next_attempt <= now), key=lambda one: one.since)
 
 

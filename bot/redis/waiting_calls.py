@@ -5,11 +5,9 @@ import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from pydantic import ValidationError
-
 from patchwright.bot.errors import QueueDown
 from patchwright.bot.jobs import JobQueue, JobResult
-from patchwright.bot.redis.connection import RedisStore, redis_errors
+from patchwright.bot.redis.connection import RedisStore, parse_stored
 from patchwright.resolver.domain import InputRequired, Job, JobId
 from patchwright.resolver.errors import LogError
 from patchwright.resolver.events import AgentStopped, Trajectory
@@ -41,18 +39,14 @@ class WaitingCalls(RedisStore):
             retry_of=job.id,
             expired_call=request.code,
         )
-        with redis_errors():
-            due = {rejection.model_dump_json(): request.expires_at.timestamp()}
-            await self._redis.zadd(WAITING_CALLS_KEY, due)
+        due = {rejection.model_dump_json(): request.expires_at.timestamp()}
+        await self._redis.zadd(WAITING_CALLS_KEY, due)
 
     async def reject_expired(self, queue: JobQueue, read_log: Callable[[JobId], Trajectory]) -> None:
         """Queues a job for each call that is due and still waits. May raise QueueDown."""
-        with redis_errors():
-            due = await self._redis.zrangebyscore(WAITING_CALLS_KEY, "-inf", datetime.now(UTC).timestamp())
+        due = await self._redis.zrangebyscore(WAITING_CALLS_KEY, "-inf", datetime.now(UTC).timestamp())
         for text in due:
-            try:
-                job = Job.model_validate_json(text)
-            except ValidationError:  # another version wrote it, and rejects the call
+            if (job := parse_stored(Job, text)) is None:  # another version wrote it, and rejects the call
                 continue
             assert job.retry_of is not None
             since = await asyncio.to_thread(_find_start_of_wait, job.retry_of, job.expired_call, read_log)
@@ -60,8 +54,7 @@ class WaitingCalls(RedisStore):
                 log.info("call expired", extra={"job": job.retry_of, "code": job.expired_call})
                 # A stop command, or the end of the issue, since then ends the run.
                 await queue.put(job, urgent=False, requested_at=since)
-            with redis_errors():
-                await self._redis.zrem(WAITING_CALLS_KEY, text)
+            await self._redis.zrem(WAITING_CALLS_KEY, text)
 
     async def keep_rejecting(self, queue: JobQueue, read_log: Callable[[JobId], Trajectory]) -> None:
         """Calls `reject_expired` again and again until canceled."""

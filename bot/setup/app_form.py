@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from patchwright.bot.github.auth import GitHubServer, configured_server
+from patchwright.bot.github.auth import GitHubServer
 from patchwright.bot.setup.app_api import check_github_reachable, has_organization, send_request
-from patchwright.bot.setup.credential_store import ModelConnection, github_server_from_url
+from patchwright.bot.setup.credential_store import ModelConnection
 from patchwright.bot.setup.setup_views import SetupProblem, StepFailure
 from patchwright.resolver.errors import ForgeError
 from patchwright.resolver.settings.server_settings import is_loopback
@@ -63,9 +63,7 @@ def parse_app_form(values: Mapping[str, str], settings: Settings, origin: str) -
     if is_unreachable and values.get("confirmed_url", "").rstrip("/") != public:
         return "loopback_webhook"
     return AppForm(
-        server=configured_server(settings)
-        if server == settings.github_server_url.rstrip("/")
-        else github_server_from_url(server),
+        server=GitHubServer(github_server_url=server),
         organization=organization,
         public_url=public,
         webhook=webhook,

@@ -1,7 +1,7 @@
 """Finds or creates the key that encrypts the saved credentials.
 
-The key is in the setting `credentials_key`, or in the file `credentials_key_file`. If neither is configured,
-the key is in the default key file next to the data directory, or in the system's keyring.
+The key is in the setting `credentials_key`, or in the file that this setting names. If it is not set, the key is in
+the default key file next to the data directory, or in the system's keyring.
 
 A missing key is created in the configured file. If no file is configured, it is created in the keyring. If the
 package `keyring` is not installed or does not work, it is created in the default key file.
@@ -15,23 +15,20 @@ import importlib.util
 import os
 import secrets
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from cryptography.fernet import Fernet, InvalidToken
-from pydantic import SecretStr, ValidationError
+from pydantic import SecretStr
 
 from patchwright.resolver.errors import SettingsError, describe_read_error
-from patchwright.resolver.settings.server_settings import ServerSettings
+from patchwright.resolver.settings.server_settings import KEY_FILE_PREFIX, MIN_KEY_LENGTH, ServerSettings
 from patchwright.runtime.frozen_model import FrozenModel
 
 KEYRING_SERVICE = "patchwright"
-MIN_KEY_LENGTH = 32
-"""The minimum number of characters of a key. `openssl rand -base64 32` prints 44 characters."""
 MAX_KEY_BYTES = 10_000
 HOW_TO_SET = (
-    "set PATCHWRIGHT_CREDENTIALS_KEY_FILE to a file in a private directory that is kept across restarts"
+    "set PATCHWRIGHT_CREDENTIALS_KEY to file:PATH, a file in a private directory that is kept across restarts"
 )
 
 
@@ -46,20 +43,19 @@ class KeySettings(FrozenModel):
 
 def key_settings(settings: ServerSettings) -> KeySettings:
     """Returns the operator's settings for the encryption key."""
-    return KeySettings(key=settings.credentials_key, file=settings.credentials_key_file)
+    return parse_key_setting(settings.credentials_key)
 
 
-def read_key_settings(values: Mapping[str, Any]) -> KeySettings:
-    """Returns the operator's settings for the encryption key, from settings that are not validated yet. Raises
-    SettingsError.
-    """
-    names = {"credentials_key": "key", "credentials_key_file": "file"}
-    try:
-        return KeySettings.model_validate({names[name]: values[name] for name in names if name in values})
-    except ValidationError:  # without the cause, whose message may contain the key
-        raise SettingsError(
-            "credentials_key and credentials_key_file must be strings. Correct them."
-        ) from None
+def parse_key_setting(value: object) -> KeySettings:
+    """Parses the setting `credentials_key`, which may not be validated yet. Raises SettingsError."""
+    text = value.get_secret_value() if isinstance(value, SecretStr) else value
+    if text is None:
+        return KeySettings()
+    if not isinstance(text, str):
+        raise SettingsError("credentials_key must be a string. Correct it.")
+    if text.startswith(KEY_FILE_PREFIX):
+        return KeySettings(file=Path(text.removeprefix(KEY_FILE_PREFIX)))
+    return KeySettings(key=SecretStr(text))
 
 
 class CredentialKey(FrozenModel):

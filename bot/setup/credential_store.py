@@ -3,7 +3,6 @@ user.
 """
 
 import contextlib
-import logging
 import os
 import tempfile
 from collections.abc import Collection, Mapping
@@ -13,15 +12,12 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from patchwright.bot.github.auth import GitHubServer
-from patchwright.bot.setup.credential_key import KeySettings, find_key, find_or_create_key, read_key_settings
+from patchwright.bot.setup.credential_key import KeySettings, find_key, find_or_create_key, parse_key_setting
 from patchwright.resolver.errors import SettingsError
 from patchwright.runtime.frozen_model import FrozenModel
 
-log = logging.getLogger(__name__)
-
 IDENTITY_SETTINGS = ("app_id", "private_key", "github_token")
 """The settings that configure a GitHub identity. If any of them is set, the saved App is not used."""
-GITHUB_URL_SETTINGS = ("github_api_url", "github_server_url")
 PRIVATE_DIRECTORY_MODE = 0o700
 MAX_FILE_BYTES = 100_000
 
@@ -87,15 +83,12 @@ def store_path(data: Path) -> Path:
 def load(data: Path, key: KeySettings = NO_KEY) -> StoredSetup:
     """Loads the saved credentials. The result is empty if no credentials are saved.
 
-    Also reads the clear text that earlier versions wrote. Raises SettingsError if the file cannot be read or
-    decrypted.
+    Raises SettingsError if the file cannot be read or decrypted.
     """
     path, content = store_path(data), _read(data)
     if content is None:
         return StoredSetup()
     try:
-        if not _is_encrypted(content):
-            return StoredSetup.model_validate_json(content)
         stored = EncryptedSetup.model_validate_json(content)
         found = find_key(data, key)
         plain = found.decrypt(stored.encrypted) if found else None
@@ -112,16 +105,9 @@ def load(data: Path, key: KeySettings = NO_KEY) -> StoredSetup:
         ) from None
 
 
-def is_encrypted(data: Path) -> bool | None:
-    """Returns whether the saved credentials are encrypted, or None if no credentials are saved. Raises
-    SettingsError.
-    """
-    content = _read(data)
-    return None if content is None else _is_encrypted(content)
-
-
-def _is_encrypted(content: bytes) -> bool:
-    return b'"encrypted"' in content
+def has_credentials(data: Path) -> bool:
+    """Returns True if credentials are saved. Raises SettingsError if the file cannot be read."""
+    return _read(data) is not None
 
 
 def _read(data: Path) -> bytes | None:
@@ -161,16 +147,6 @@ def save(data: Path, stored: StoredSetup, key: KeySettings = NO_KEY) -> None:
         raise
 
 
-def encrypt_clear_text(data: Path, key: KeySettings) -> None:
-    """Encrypts a file that an earlier version wrote in clear text. If that fails, the file stays as it is."""
-    try:
-        if is_encrypted(data) is False:
-            save(data, load(data), key)
-            log.info("saved credentials encrypted", extra={"path": str(store_path(data))})
-    except (OSError, SettingsError) as exc:
-        log.warning("saved credentials not encrypted", extra={"reason": str(exc)})
-
-
 def check_writable(data: Path, key: KeySettings = NO_KEY) -> None:
     """Checks that credentials can be saved, and creates the encryption key if it does not exist yet.
 
@@ -189,7 +165,7 @@ def add_saved_settings(values: Mapping[str, Any]) -> dict[str, Any]:
     """Returns `values` together with the settings from the saved setup. If both contain a setting, the value in
     `values` applies. Raises SettingsError.
     """
-    stored = load(Path(str(values["data"])), read_key_settings(values))
+    stored = load(Path(str(values["data"])), parse_key_setting(values.get("credentials_key")))
     return {**to_setting_values(stored, values), **values}
 
 
@@ -197,7 +173,7 @@ def to_setting_values(stored: StoredSetup, explicit: Mapping[str, Any]) -> dict[
     """Returns the settings from the saved setup. Leaves out settings that the operator has configured elsewhere
     (`explicit`). Raises SettingsError.
 
-    The saved values form three groups: the App with its key and the URLs of its GitHub instance, the model with
+    The saved values form three groups: the App with its key and the URL of its GitHub instance, the model with
     its key, and the OAuth client. If `explicit` contains a main setting of a group, the whole group is left
     out.
     """
@@ -207,15 +183,13 @@ def to_setting_values(stored: StoredSetup, explicit: Mapping[str, Any]) -> dict[
     app = stored.app
     if app is None or _is_any_set(IDENTITY_SETTINGS, explicit):
         return values
-    urls = app.server.model_dump()
-    if conflicting := [
-        key for key in GITHUB_URL_SETTINGS if key in explicit and str(explicit[key]).rstrip("/") != urls[key]
-    ]:
+    server = app.server.github_server_url
+    if str(explicit.get("github_server_url", server)).rstrip("/") != server:
         raise SettingsError(
-            f"{conflicting[0].upper()} is not a URL of {app.server.github_server_url}, where this server's App "
-            "was created. Remove that setting, or set PATCHWRIGHT_APP_ID and its private key as well."
+            f"GITHUB_SERVER_URL is not {server}, where this server's App was created. Remove that setting, or set "
+            "PATCHWRIGHT_APP_ID and its private key as well."
         )
-    values |= urls | {"app_id": str(app.id), "private_key": app.private_key}
+    values |= {"github_server_url": server, "app_id": str(app.id), "private_key": app.private_key}
     values |= {"webhook_secret": app.webhook_secret} if app.webhook_secret else {"poll": True}
     if app.public_url is not None:
         values["public_url"] = app.public_url
@@ -227,19 +201,6 @@ def to_setting_values(stored: StoredSetup, explicit: Mapping[str, Any]) -> dict[
 
 def _is_any_set(keys: Collection[str], explicit: Mapping[str, Any]) -> bool:
     return any(key in explicit for key in keys)
-
-
-def github_server_from_url(server_url: str) -> GitHubServer:
-    """Derives the API URLs of a GitHub instance from its URL, as GitHub documents.
-
-    Source: docs.github.com/enterprise-server/rest/overview/resources-in-the-rest-api (`/api/v3`),
-    docs.github.com/enterprise-cloud@latest/admin/data-residency (`api.NAME.ghe.com`)
-    """
-    url = server_url.rstrip("/")
-    scheme, _, host = url.partition("://")
-    if host == "github.com" or host.endswith(".ghe.com"):
-        return GitHubServer(github_server_url=url, github_api_url=f"{scheme}://api.{host}")
-    return GitHubServer(github_server_url=url, github_api_url=f"{url}/api/v3")
 
 
 def find_readable_by_others(data: Path, key_file: Path | None = None) -> list[str]:

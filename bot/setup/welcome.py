@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 
-from patchwright.bot.dashboard.asgi import SecurityHeadersMiddleware
+from patchwright.bot.dashboard.asgi import SecurityHeadersMiddleware, serve_static
 from patchwright.bot.dashboard.run_list import list_runs
 from patchwright.bot.dashboard.views import PageContext
 from patchwright.bot.dashboard.web_requests import READ_METHODS
@@ -22,7 +22,7 @@ from patchwright.bot.setup.credential_store import RegisteredApp
 from patchwright.bot.setup.image_preparation import ImagePreparation
 from patchwright.bot.setup.setup_code import SetupSession
 from patchwright.bot.setup.setup_views import SetupStep
-from patchwright.bot.setup.wizard import SESSION_COOKIE, serve_static_file
+from patchwright.bot.setup.wizard import SESSION_COOKIE
 from patchwright.bot.web.redis_stores import RedisStores
 from patchwright.bot.webhooks.receiver import AsgiApp
 from patchwright.resolver.errors import ForgeError
@@ -182,5 +182,5 @@ def create_welcome_apps(page: WelcomePage) -> Mapping[str, AsgiApp]:
     app = FastAPI(openapi_url=None)
     app.add_middleware(SecurityHeadersMiddleware)
     app.api_route(PATH, methods=READ_METHODS)(page.show)
-    app.api_route("/static/{name}", methods=READ_METHODS)(serve_static_file)
+    app.api_route("/static/{name}", methods=READ_METHODS)(serve_static)
     return {PATH: app, "/static": app}  # type: ignore[dict-item]

@@ -2,25 +2,30 @@
 
 import asyncio
 import hmac
+import json
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
 from fastapi import APIRouter, BackgroundTasks, FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
 
-from patchwright.bot.dashboard.asgi import SECURITY_HEADERS, SecurityHeadersMiddleware
-from patchwright.bot.dashboard.views import PageContext, load_static_file
+from patchwright.bot.dashboard.asgi import SECURITY_HEADERS, SecurityHeadersMiddleware, serve_static
+from patchwright.bot.dashboard.views import PageContext, render_page
 from patchwright.bot.dashboard.web_requests import (
     READ_METHODS,
     REJECTION_STATUS,
     VisitorRejected,
     read_same_site_form,
 )
-from patchwright.bot.setup import setup_views
-from patchwright.bot.setup.app_api import build_manifest, exchange_manifest_code, manifest_form_url
+from patchwright.bot.setup.app_api import (
+    APP_PERMISSIONS,
+    build_manifest,
+    exchange_manifest_code,
+    manifest_form_url,
+)
 from patchwright.bot.setup.app_form import (
     URL_PATTERN,
     AppForm,
@@ -37,9 +42,9 @@ from patchwright.bot.setup.credential_store import (
     save,
 )
 from patchwright.bot.setup.image_preparation import ImagePreparation
-from patchwright.bot.setup.model_probe import ModelProbeResult
+from patchwright.bot.setup.model_probe import TIMEOUT_SECONDS, ModelProbeResult
 from patchwright.bot.setup.setup_code import VALID_SECONDS, SetupCode, SetupSession
-from patchwright.bot.setup.setup_views import SetupProblem, StepFailure
+from patchwright.bot.setup.setup_views import SetupProblem, StepFailure, probe_failure
 from patchwright.resolver.errors import Forbidden, ForgeError, NotFound, SettingsError
 from patchwright.resolver.settings.server_settings import is_loopback
 from patchwright.resolver.settings.settings import Settings
@@ -54,10 +59,6 @@ REMEMBERED_FIELDS = (
     *("confirmed_organization", "confirmed_url"),
 )
 """The form fields whose values are kept for the next visit of the page. No field in this list is secret."""
-_PROBLEM_STATUS: Mapping[SetupProblem, int] = {
-    "app_not_saved": 507, "data_not_writable": 507, "expired_code": 403, "github_unavailable": 502,
-    "github_unreachable": 502, "login_required": 401, "manifest_code_expired": 410, "wrong_code": 403,
-}  # fmt: skip
 """Maps a problem to the status of the response. The status for other problems is 400."""
 
 _CODE_LOG_EVENTS = {
@@ -106,7 +107,7 @@ class SetupWizard:
     async def show_step(self, request: Request) -> Response:
         """Shows the next step."""
         if not self._has_session(request):
-            return HTMLResponse(setup_views.render_code_page(self._context(request), None))
+            return self._render(request, "setup_code")
         return self._render_next_step(request)
 
     async def submit_code(self, request: Request) -> Response:
@@ -117,10 +118,7 @@ class SetupWizard:
         if result != "right":
             await asyncio.sleep(WRONG_CODE_DELAY_SECONDS)
             failure = StepFailure("wrong_code" if result == "wrong" else "expired_code")
-            return HTMLResponse(
-                setup_views.render_code_page(self._context(request), failure),
-                _PROBLEM_STATUS[failure.problem],
-            )
+            return self._render(request, "setup_code", failure)
         response = self._redirect(request, "/setup")
         response.set_cookie(
             SESSION_COOKIE, self._session.start(), max_age=round(VALID_SECONDS), path="/",
@@ -139,11 +137,9 @@ class SetupWizard:
             probe = await self._probe_model(chosen)
             self._tested_model = None if probe.is_access_denied else chosen
             if probe.error is not None:
-                return self._render_next_step(request, setup_views.probe_failure(probe))
+                return self._render_next_step(request, probe_failure(probe))
             if not probe.has_known_price:
-                return HTMLResponse(
-                    setup_views.render_unpriced_page(self._context(request), chosen.model, self._settings)
-                )
+                return self._render(request, "setup_unpriced", model=chosen.model, settings=self._settings)
         if (error := await self._save(self._stored.model_copy(update={"model": chosen}))) is not None:
             return self._render_next_step(request, StepFailure("data_not_writable", error))
         return self._redirect(request, "/setup")
@@ -172,8 +168,17 @@ class SetupWizard:
         policy = SECURITY_HEADERS["content-security-policy"].replace(
             "form-action 'self'", f"form-action 'self' {github.scheme}://{github.netloc}"
         )
-        page = setup_views.render_manifest_page(self._context(request), form_url, manifest, github.netloc)
-        return HTMLResponse(page, headers={"content-security-policy": policy})
+        response = self._render(
+            request,
+            "setup_manifest",
+            form_url=form_url,
+            manifest=json.dumps(manifest),
+            host=github.netloc,
+            permissions={name.replace("_", " "): level for name, level in APP_PERMISSIONS.items()},
+            has_webhook="hook_attributes" in manifest,
+        )
+        response.headers["content-security-policy"] = policy
+        return response
 
     async def handle_manifest_callback(self, request: Request, state: str = "", code: str = "") -> Response:
         """Exchanges the one-time code in the URL of GitHub's redirect for the App's credentials."""
@@ -263,15 +268,16 @@ class SetupWizard:
         return form
 
     def _render_next_step(self, request: Request, failure: StepFailure | None = None) -> Response:
-        status = _PROBLEM_STATUS.get(failure.problem, 400) if failure else 200
-        context = self._context(request)
         if self._settings.model is None and self._stored.model is None:
             values = {"base_url": self._settings.model_base_url or "", **self._form_values}
-            return HTMLResponse(
-                setup_views.render_model_page(
-                    context, failure, values, str(self._settings.data), self._images
-                ),
-                status,
+            return self._render(
+                request,
+                "setup_model",
+                failure,
+                values=values,
+                data=self._settings.data,
+                image_preparation=self._images,
+                timeout_seconds=round(TIMEOUT_SECONDS),
             )
         address = self._settings.public_url or _browser_origin(request)
         unreachable = is_loopback(address)
@@ -281,19 +287,25 @@ class SetupWizard:
             "reach": "poll" if self._settings.poll or unreachable else "webhook",
             **self._form_values,
         }
-        is_local = unreachable and values["public_url"] == address
-        return HTMLResponse(
-            setup_views.render_app_page(
-                context, failure, values, self._unsaved_app, self._images, is_local=is_local
-            ),
-            status,
+        return self._render(
+            request,
+            "setup_app",
+            failure,
+            values=values,
+            unsaved_app=self._unsaved_app,
+            image_preparation=self._images,
+            is_local=unreachable and values["public_url"] == address,
         )
 
     def _redirect(self, request: Request, path: str) -> Response:
         return RedirectResponse(f"{self._base_path(request)}{path}", HTTPStatus.SEE_OTHER)
 
-    def _context(self, request: Request) -> PageContext:
-        return PageContext(self._base_path(request), None)
+    def _render(
+        self, request: Request, template: str, failure: StepFailure | None = None, **values: object
+    ) -> HTMLResponse:
+        context = PageContext(self._base_path(request), None)
+        page = render_page(template, context, failure=failure, **values)
+        return HTMLResponse(page, failure.status if failure else 200)
 
     def _base_path(self, request: Request) -> str:
         """Returns the public URL's path prefix, or "" if the browser opened this page on another host."""
@@ -323,7 +335,7 @@ class SetupWizard:
             "/setup": self.show_step,
             "/setup/callback": self.handle_manifest_callback,
             "/welcome": self.hand_over,
-            "/static/{name}": serve_static_file,
+            "/static/{name}": serve_static,
             "/healthz": _healthz,
             "/readyz": _not_ready,
         }
@@ -340,23 +352,15 @@ class SetupWizard:
         return self._redirect(request, "/setup")
 
     async def _handle_rejection(self, request: Request, error: Exception) -> Response:
-        failure, status = StepFailure("login_required"), 401
+        problem: SetupProblem = "cross_site" if isinstance(error, VisitorRejected) else "login_required"
+        response = self._render(request, "setup_code", StepFailure(problem))
         if isinstance(error, VisitorRejected):
-            failure, status = StepFailure("cross_site"), REJECTION_STATUS[error.reason]
-        return HTMLResponse(setup_views.render_code_page(self._context(request), failure), status)
+            response.status_code = REJECTION_STATUS[error.reason]
+        return response
 
 
 class SetupSessionRequired(Exception):
     """Raised if the setup code was not entered in this browser, or its session has expired."""
-
-
-async def serve_static_file(name: str) -> Response:
-    """Serves a static file."""
-    try:
-        kind, content = load_static_file(name)
-    except KeyError:
-        return Response(status_code=404)
-    return Response(content, headers={"content-type": kind})
 
 
 async def _healthz() -> Response:

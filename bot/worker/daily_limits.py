@@ -21,8 +21,8 @@ from patchwright.resolver.settings.settings import Settings
 
 log = logging.getLogger(__name__)
 
-DailyLimit = Literal["user_runs_per_day", "repository_runs_per_day", "usd_per_day"]
-"""The name of a setting that limits the number or the cost of the runs of one day."""
+DailyLimit = Literal["user", "repository", "usd"]
+"""What exceeds a limit of one day: the runs of a person or a repository, or the cost of all runs."""
 
 
 def with_daily_limits(
@@ -82,12 +82,12 @@ def exceeded_limit(usage: DailyUsage, settings: Settings) -> str | None:
     """Returns a sentence that names the first daily limit that this usage exceeds, or None if the usage is
     within all limits.
     """
-    if usage.user_jobs > settings.user_runs_per_day:
-        return _explain_limit("user_runs_per_day", settings.user_runs_per_day)
-    if usage.repository_jobs > settings.repository_runs_per_day:
-        return _explain_limit("repository_runs_per_day", settings.repository_runs_per_day)
+    if usage.user_jobs > settings.runs_per_day:
+        return _explain_limit("user", settings.runs_per_day)
+    if usage.repository_jobs > settings.runs_per_day:
+        return _explain_limit("repository", settings.runs_per_day)
     if usage.usd >= settings.usd_per_day:
-        return _explain_limit("usd_per_day", settings.usd_per_day)
+        return _explain_limit("usd", settings.usd_per_day)
     return None
 
 

@@ -3,18 +3,16 @@ people.
 """
 
 import re
-from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
+from patchwright.bot.github.forge import GitHubForge
 from patchwright.bot.github.repositories import PolledRepository
 from patchwright.bot.github.rest import PER_PAGE, RestClient, repo_path
 from patchwright.bot.github.schemas import ClosedPullRequestResponse
 from patchwright.bot.redis.counters import Counters
 from patchwright.bot.webhooks.delivery import HeadBranch, ThreadClosed
 from patchwright.bot.webhooks.triggers import parse_time
-from patchwright.resolver.checks import PullCommit
-from patchwright.resolver.domain import Repo, User
 
 # Maximum number of pull requests that are examined to find the one whose merge closed an issue.
 RECENT_PULL_REQUESTS = 20
@@ -22,22 +20,12 @@ RECENT_PULL_REQUESTS = 20
 MERGE_TOLERANCE = timedelta(minutes=1)
 
 
-class CommitAuthors(Protocol):
-    """Identifies the bot's user and the authors of commits. Every method may raise ForgeError."""
-
-    async def get_bot_user(self, repo: Repo) -> User | None: ...
-
-    async def list_commits(self, repo: Repo, number: int) -> Collection[PullCommit]: ...
-
-
 class OwnPullRequests:
     """Detects and records the outcomes of the bot's pull requests. Recognizes these pull requests by their
     branch prefix. Every method may raise ForgeError or QueueDown.
     """
 
-    def __init__(
-        self, rest: RestClient, forge: CommitAuthors, counters: Counters, branch_prefix: str
-    ) -> None:
+    def __init__(self, rest: RestClient, forge: GitHubForge, counters: Counters, branch_prefix: str) -> None:
         self._rest = rest
         self._forge = forge
         self._counters = counters

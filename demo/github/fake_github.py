@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from patchwright.bot.setup.credential_store import github_server_from_url
+from patchwright.bot.github.auth import GitHubServer
 from patchwright.demo.github.app_models import GitHubApp, OAuthClient
 from patchwright.demo.github.app_registration import AppRegistration, create_app
 from patchwright.demo.github.bare_repository import BareRepository
@@ -56,7 +56,7 @@ class FakeGitHub:
         self._writes: list[WriteRequest] = []
         self.server_url = self._server.url
         """URL for git and browsers."""
-        self.urls = github_server_from_url(self.server_url)
+        self.urls = GitHubServer(github_server_url=self.server_url)
         self.api_url, self.graphql_url = self.urls.github_api_url, self.urls.graphql_url
         self._state = GitHubState(Path(self._directory.name))
         self._serializer = Serializer(self.api_url, self.server_url)

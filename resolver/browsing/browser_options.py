@@ -33,7 +33,6 @@ def options_from_settings(settings: RunSettings) -> BrowserOptions:
     return BrowserOptions(
         calls=select_calls(settings.browser_calls),
         snapshot=SnapshotOptions.model_validate({part: part in parts for part in get_args(SnapshotPart)}),
-        pages=settings.browser_pages,
         reads_links=settings.browse_links,
     )
 

@@ -20,7 +20,7 @@ from patchwright.resolver.git.git_process import run_git
 from patchwright.resolver.git.workspaces import Workspace
 from patchwright.resolver.rendering.template_renderer import render
 from patchwright.resolver.run_calls import iter_calls
-from patchwright.resolver.run_task import get_task
+from patchwright.resolver.run_task import get_branch_template, get_task
 from patchwright.resolver.security.sensitive_files import CI_SERVICES
 from patchwright.resolver.settings.settings import Settings
 from patchwright.resolver.suites import ci_workflows
@@ -88,12 +88,12 @@ async def decide_ci_hold(
     bot_user = await forge.get_bot_user(repo)
     if bot_user is not None and bot_user.login == ACTIONS_BOT_LOGIN:
         events = _HELD_EVENTS | {"pull_request_target"}
-        has_workflows = await _has_workflows(workspace.config_source, started, settings, events)
+        has_workflows = await _has_workflows(workspace.config_source, trajectory, settings, events)
         if not has_workflows:
             return CiHold(state="starts")
         return CiHold(state="silent", outsiders=find_outsiders(started.thread, bot_user))
     has_ci = await _has_workflows(
-        workspace.config_source, started, settings, _HELD_EVENTS
+        workspace.config_source, trajectory, settings, _HELD_EVENTS
     ) or await _has_ci_service(workspace.config_source)
     match settings.hold_ci:
         case "never":
@@ -116,15 +116,19 @@ async def decide_ci_hold(
 
 
 async def _has_workflows(
-    workspace: Workspace, started: RunStarted, settings: Settings, events: Collection[str]
+    workspace: Workspace, trajectory: Trajectory, settings: Settings, events: Collection[str]
 ) -> bool:
     """Returns True if the repository has a workflow that would start for the bot's pull request on one of `events`."""
+    started = trajectory.run_started
+    assert started is not None
     thread, job = started.thread, started.job
     if isinstance(thread, PullRequest):
         head, base = thread.head_branch, thread.base_branch
     else:
         base = started.base_branch
-        head, _ = make_branch_names(settings.branch, settings.branch_prefix, job.number, thread.title, job.id)
+        head, _ = make_branch_names(
+            get_branch_template(trajectory), settings.branch_prefix, job.number, thread.title, job.id
+        )
     entries = await workspace.find_entries(ci_workflows.WORKFLOW_PATHS)
     if len(entries) > ci_workflows.MAX_FILES:
         return True

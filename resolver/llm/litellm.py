@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 import httpx
 
@@ -128,8 +128,6 @@ class LitellmModel:
 
     - `supports_vision` says whether the model accepts images. If it is None, litellm's model table decides;
       models that are not in the table count as text-only.
-    - `api` is the API to use. "auto" selects OpenAI's Responses API for models that are available only there
-      and for OpenAI's own reasoning models. It selects chat completions for all other models.
     - `effort` is the reasoning effort. If it is None, the provider's default is used.
     - `price` is the price that the operator configured. If it is None, the cost comes from the provider or
       from litellm's price table.
@@ -141,14 +139,12 @@ class LitellmModel:
         connection: ProviderConnection,
         *,
         supports_vision: bool | None = None,
-        api: Literal["auto", "chat", "responses"] = "auto",
         effort: str | None = None,
         price: Price | None = None,
     ) -> None:
         self.name = name
         self._connection = connection
         self._supports_vision = supports_vision
-        self._api = api
         self._effort = effort
         self._price = price
         # a reasoning effort cannot be combined with a temperature
@@ -182,7 +178,7 @@ class LitellmModel:
     def _predict_request(
         self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]
     ) -> PredictedRequest | None:
-        if self._effort or self._api == "responses":
+        if self._effort:
             return None
         return predict_request(self.name, self._connection, messages, tools, os.environ)
 
@@ -308,8 +304,9 @@ class LitellmModel:
         return handler
 
     def _uses_responses_api(self, provider: str) -> bool:
-        if self._api != "auto":
-            return self._api == "responses"
+        """Returns True for models that are available only in OpenAI's Responses API, and for OpenAI's own reasoning
+        models. All other models are called through chat completions.
+        """
         if "/responses/" in self.name or get_model_info(self.name).get("mode") == "responses":
             return True
         base_url = (

@@ -158,7 +158,7 @@ async def find_open_pull_request(
     is_comment = request.verb in ("work", "retry") and bool(job.command) and job.label is None
     if not is_comment or request.options.base:
         return None
-    template = (await read_repo_config(workspace.config_source)).config.branch or settings.branch
+    template = (await read_repo_config(workspace.config_source)).config.branch
     branch, _ = make_branch_names(template, settings.branch_prefix, job.number, title, job.id)
     pull = await forge.find_pull_request(job.repo, branch)
     return pull if pull and pull.trusted else None

@@ -12,8 +12,7 @@ from patchwright.resolver.git.workspaces import Workspace
 from patchwright.resolver.rendering.template_renderer import render_reply
 from patchwright.resolver.run.dependencies import RunDependencies
 from patchwright.resolver.run.repo_config import read_repo_config
-from patchwright.resolver.settings.mcp_server import McpServer
-from patchwright.resolver.settings.run_settings import CODEACT
+from patchwright.resolver.settings.run_settings import CODEACT, McpServer
 from patchwright.resolver.settings.settings import RepoConfig, Settings
 from patchwright.resolver.skills.other_skills import SHIPPED_AGENTS, find_micro_agent, load_operator_skills
 from patchwright.resolver.skills.skills import RepoSkill, RepoSkills, load_skills

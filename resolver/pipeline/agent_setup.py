@@ -6,7 +6,6 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
 from functools import partial
 
 from patchwright.resolver import run_limits
@@ -20,7 +19,7 @@ from patchwright.resolver.agent.condenser import (
     SummarizingCondenser,
 )
 from patchwright.resolver.browsing.browser_options import build_browser_tools, options_from_settings
-from patchwright.resolver.confirmation import ConfirmationRequest
+from patchwright.resolver.confirmation import DECISION_TIMEOUT, ConfirmationRequest
 from patchwright.resolver.delegation.browse_tool import BrowseTool
 from patchwright.resolver.delegation.delegate_tool import DelegateTool, SharedWorktree, build_report_tools
 from patchwright.resolver.delegation.micro_agents import build_micro_agent_tools
@@ -55,8 +54,7 @@ from patchwright.resolver.sandbox.worktree_reset import restore_worktree
 from patchwright.resolver.secrets import MaskingSandbox
 from patchwright.resolver.security.patch_policy import build_patch_limits, filter_patch
 from patchwright.resolver.security.risk import RuleAnalyzer
-from patchwright.resolver.settings.mcp_server import McpServer
-from patchwright.resolver.settings.run_settings import CODEACT
+from patchwright.resolver.settings.run_settings import CODEACT, McpServer
 from patchwright.resolver.settings.settings import Settings
 from patchwright.resolver.skills.other_skills import find_micro_agent
 from patchwright.resolver.skills.skills import RepoSkill, RepoSkills
@@ -140,7 +138,7 @@ class AgentBuilder:
                 sandbox_loss_reason=self.session.loss_reason,
                 context_policy=DEFAULT_CONTEXT_POLICY if installed else build_context_policy(self.deps),
                 recover_result=recover,
-                planning_interval=self.deps.settings.planning_interval if can_change and not installed else 0,
+                planning_interval=run_limits.PLANNING_INTERVAL if can_change and not installed else 0,
                 get_new_messages=get_new_messages,
                 final_tool="propose_plan" if task == "plan" else None,
                 # The reminders are for models: a program does not change its mind.
@@ -320,10 +318,9 @@ class AgentBuilder:
         """Returns what people decided about the run's calls; None if nobody can be asked. A later workflow run cannot
         continue this one.
         """
-        settings = self.deps.settings
-        if not self.deps.can_ask or settings.workflow_url is not None:
+        if not self.deps.can_ask or self.deps.settings.workflow_url is not None:
             return None
-        return Confirmations(self.log, timedelta(seconds=settings.confirmation_timeout))
+        return Confirmations(self.log, DECISION_TIMEOUT)
 
     async def _ask_person(self, request: ConfirmationRequest) -> Message | None:
         return await self.deps.ask_person(request, self.job) if self.deps.ask_person else None

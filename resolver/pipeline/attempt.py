@@ -52,7 +52,7 @@ from patchwright.resolver.run_log import RunLog
 from patchwright.resolver.sandbox.session import SandboxSession, run_in_sandbox
 from patchwright.resolver.sandbox.worktree_reset import reset_worktree
 from patchwright.resolver.security.patch_policy import FilteredPatch, build_patch_limits, filter_patch
-from patchwright.resolver.settings.mcp_server import McpServer
+from patchwright.resolver.settings.run_settings import McpServer
 from patchwright.resolver.skills.skills import RepoSkills
 from patchwright.resolver.suites.discovery import find_suites
 from patchwright.resolver.suites.execution import TestSetup

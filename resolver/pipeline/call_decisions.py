@@ -12,7 +12,7 @@ from patchwright.resolver.publishing import reply_texts
 from patchwright.resolver.rendering.template_renderer import render_prompt, render_reply
 from patchwright.resolver.request import plan_texts
 from patchwright.resolver.security.risk import RiskAnalyzer, ThresholdPolicy
-from patchwright.resolver.security.risk_plugins import load_analyzer, load_policy
+from patchwright.resolver.security.risk_plugins import SELF_RATING, load_analyzers, load_policy
 from patchwright.resolver.settings.settings import Settings
 from patchwright.resolver.text.untrusted import quote
 from patchwright.resolver.tools.policy_tools import Confirmations, PolicyTool, SelfRatingAnalyzer
@@ -105,8 +105,8 @@ def apply_policy(
         return tuple(tools)
     else:
         policy = ThresholdPolicy(threshold=settings.risk_threshold, response=settings.risk_response)
-    analyzers = (analyzer, *map(load_analyzer, settings.risk_analyzers))
-    if not settings.model_rates_risk:
+    analyzers = (analyzer, *load_analyzers(settings))
+    if SELF_RATING not in settings.risk_analyzers:
         return tuple(PolicyTool(tool, analyzers, policy, confirmations) for tool in tools)
     self_rating = SelfRatingAnalyzer()
     return tuple(

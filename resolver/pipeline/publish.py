@@ -152,7 +152,7 @@ class _Publication:
         commit = await create_commit(run, self.attempt.patch, files, self.workspace, ci)
         config = (await read_repo_config(self.workspace.config_source)).config
         branches = make_branch_names(
-            config.branch or settings.branch,
+            config.branch,
             settings.branch_prefix,
             run.job.number,
             mask_secrets(self.started.thread, run.deps.secrets).title,

@@ -23,7 +23,7 @@ from patchwright.resolver.pipeline.publish import (
 from patchwright.resolver.publishing.publish_branch import BranchLocation, get_run_directory, push_or_paste
 from patchwright.resolver.rendering.template_renderer import render_reply
 from patchwright.resolver.run.dependencies import RunDependencies
-from patchwright.resolver.run_task import get_task
+from patchwright.resolver.run_task import get_branch_template, get_task
 from patchwright.resolver.secrets import mask_secrets
 from patchwright.resolver.security.patch_policy import build_patch_limits, check_patch, filter_patch
 
@@ -85,7 +85,11 @@ async def _find_opened_pull_request(
         return None
     settings = deps.settings
     names = make_branch_names(
-        settings.branch, settings.branch_prefix, job.number, started.thread.title, started.job.id
+        get_branch_template(trajectory),
+        settings.branch_prefix,
+        job.number,
+        started.thread.title,
+        started.job.id,
     )
     for name in names:
         pull = await forge.find_pull_request(job.repo, name)
@@ -153,7 +157,7 @@ async def _push_work(
     commit = await workspace.commit(filtered.patch, message, author=DEFAULT_AUTHOR, when=started_at)
     title, steps = trajectory.run_started.thread.title, trajectory.usage().steps
     branch_names = make_branch_names(
-        deps.settings.branch, deps.settings.branch_prefix, job.number, title, job.id
+        get_branch_template(trajectory), deps.settings.branch_prefix, job.number, title, job.id
     )
     branches = tuple(f"{name}-after-{steps}-steps" for name in branch_names)
     if isinstance(thread := trajectory.run_started.thread, PullRequest) and not thread.is_same_repository:

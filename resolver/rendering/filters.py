@@ -1,5 +1,5 @@
-"""Formats values for texts that people read: untrusted text, costs, durations and sizes. All functions are
-pure.
+"""Formats values for texts that people read: untrusted text, costs, durations and sizes. All functions are pure, and
+each public one is a filter of the templates.
 """
 
 import json

@@ -19,9 +19,9 @@ UNRECORDED_SETTINGS = frozenset(
         # Credentials, and files and URLs that contain credentials.
         *("github_token", "app_id", "private_key", "webhook_secret", "secrets_file"),
         *("model_api_key", "search_api_key", "proxy", "redis_url", "operator_token"),
-        *("oauth_client_id", "oauth_client_secret", "credentials_key", "credentials_key_file"),
+        *("oauth_client_id", "oauth_client_secret", "credentials_key"),
         # Locations. The `RunStarted` event already names the GitHub server.
-        *("github_api_url", "github_server_url", "data", "ca_bundle"),
+        *("github_server_url", "data", "ca_bundle"),
         # Triggers, and settings that other events or fields already record.
         *("label", "sandbox_transport", "model", "max_steps", "timeout", "max_usd"),
         *("log_level", "archive"),
@@ -66,8 +66,9 @@ def build_run_configured(deps: RunDependencies, repository: RepoConfig) -> RunCo
 def dump_recorded_settings(settings: Settings) -> dict[str, Any]:
     """Returns the operator's settings as JSON, except those that must not be recorded."""
     values = settings.model_dump(mode="json", exclude=set(UNRECORDED_SETTINGS))
-    for name in ("model_base_url", "search_base_url", "package_index"):
+    for name in ("model_base_url", "package_index"):
         values[name] = _host_and_port(values[name])
+    values["search_provider"] = settings.search_provider.partition("=")[0]
     for name, server in settings.mcp_servers.items():  # arguments, variables and headers may contain secrets
         values["mcp_servers"][name] = {
             "at": _host_and_port(server.url) if server.url else server.command[0],

@@ -14,20 +14,25 @@ from patchwright.resolver.settings.settings import Settings
 ANALYZER_GROUP = "patchwright.analyzers"
 POLICY_GROUP = "patchwright.policies"
 TOOL_GROUP = "patchwright.tools"
+SELF_RATING = "model"
+"""The name in `risk_analyzers` with which the model rates its own calls."""
 
 
 def check_plugins(settings: Settings) -> None:
     """Raises SettingsError if an analyzer or the policy in the settings cannot be loaded, or if a tool is unknown."""
     for name in settings.tools:
         find_entry_point(TOOL_GROUP, name)
-    for name in settings.risk_analyzers:
-        load_analyzer(name)
+    load_analyzers(settings)
     if settings.risk_policy is not None:
         load_policy(settings.risk_policy)
 
 
-def load_analyzer(name: str) -> RiskAnalyzer:
-    """Returns a new analyzer. Raises SettingsError if no analyzer has this name."""
+def load_analyzers(settings: Settings) -> tuple[RiskAnalyzer, ...]:
+    """Returns the analyzers of other packages that the settings name. Raises SettingsError if one does not exist."""
+    return tuple(_load_analyzer(name) for name in settings.risk_analyzers if name != SELF_RATING)
+
+
+def _load_analyzer(name: str) -> RiskAnalyzer:
     analyzer = _load_entry_point(ANALYZER_GROUP, name)
     if not isinstance(analyzer, RiskAnalyzer):
         raise SettingsError(

@@ -22,7 +22,8 @@ class ModelSettings(FrozenModel):
 
     model: str | None = None
     """Name of the model that does the work, as litellm writes it: `provider/model`, such as
-    `anthropic/claude-sonnet-5`.
+    `anthropic/claude-sonnet-5`. Use `openai/responses/NAME` for an endpoint that offers the model only in the
+    Responses API.
     """
     model_base_url: str | None = None
     """URL of an OpenAI-compatible endpoint for `model` and all other models of the same provider. By default,
@@ -39,8 +40,9 @@ class ModelSettings(FrozenModel):
     allowed_models: tuple[str, ...] = ()
     """Models that people may request with `model=NAME`, in addition to the models in the other settings."""
     multimodal_model: str | None = None
-    """The model for conversations with images, and for images that the agent's Python code asks about. By
-    default, Patchwright uses `model`, if it supports images.
+    """The model for conversations with images, and for images that the agent's Python code asks about. If `model`
+    supports images but is not in litellm's model table, repeat its name here. By default, Patchwright uses `model`,
+    if it supports images.
     """
     condenser_model: str | None = None
     """The model that summarizes conversations when they exceed the context limit. If it fails, `model`
@@ -50,22 +52,17 @@ class ModelSettings(FrozenModel):
     browsing_model: str | None = None
     """The model that controls the browser. By default, Patchwright uses `model`."""
     review_model: str | None = None
-    """The model that reviews the patch as a second opinion. By default, Patchwright uses `model`."""
+    """The model that reviews the patch as a second opinion. Its review never changes the test verdict. By default,
+    there is no review.
+    """
     transcription_models: tuple[str, ...] = ("whisper-1",)
     """Models that transcribe recordings when the agent's Python code asks for a transcript. If
     `model_base_url` is set, requests for models whose names contain no provider go to that URL.
-    """
-    model_api: Literal["auto", "chat", "responses"] = "auto"
-    """The API for `model` and all other models of the same provider. `auto` selects OpenAI's Responses
-    API for OpenAI's own reasoning models, for models that are available only there, and for names such as
-    `openai/responses/NAME`. For all other models, `auto` selects chat completions.
     """
     tool_calling: Literal["native", "text"] = "native"
     """How the model calls tools. Use `text` for models without function calling; the prompt then describes
     the tools.
     """
-    model_supports_vision: bool | None = None
-    """Whether `model` accepts images. By default, this is the value in litellm's model table."""
     reasoning_effort: Literal["minimal", "low", "medium", "high"] | None = None
     """Reasoning effort of `model` and its fallbacks. By default, this is the provider's default."""
     model_timeout: float = Field(default=240, gt=0, le=3600)
@@ -79,3 +76,8 @@ class ModelSettings(FrozenModel):
     """Prices of models in dollars per million tokens, by model name. Set them for models without a public
     price.
     """
+
+    @property
+    def patch_review(self) -> bool:
+        """True if a second model reviews the patch."""
+        return self.review_model is not None

@@ -1,20 +1,45 @@
 """Settings for runs: limits, verification, and the agent's tools. They are part of the operator's `Settings`."""
 
+import re
 from decimal import Decimal
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
-from patchwright.resolver.settings.mcp_server import McpServer
 from patchwright.runtime.browser.call_signature import CallSet
+from patchwright.runtime.egress_policy import Origin
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.observations import SnapshotPart
 
-SearchProvider = Literal["tavily", "exa", "brave"]
+SEARCH_PROVIDERS = ("tavily", "exa", "brave")
 ReadyVerdicts = Literal["none", "fixed", "conditional"]
 CODEACT = "codeact"
 """Name of Patchwright's own agent."""
+
+
+class McpServer(FrozenModel):
+    """An MCP server. It is a command that runs in the sandbox, or a URL to which the host connects. The
+    sandbox's network policy also applies to the URL.
+    """
+
+    command: tuple[str, ...] = ()
+    env: dict[str, str] = Field(default_factory=dict)
+    """Environment variables of the command. The agent can read them, because the command runs in its sandbox.
+    """
+    url: str | None = None
+    headers: dict[str, SecretStr] = Field(default_factory=dict)
+    """HTTP headers of requests to the URL."""
+    tools: tuple[str, ...] | None = None
+    """Names of the tools that the model gets. If it is None, the model gets all tools of the server."""
+
+    @model_validator(mode="after")
+    def _validate_transport(self) -> "McpServer":
+        if bool(self.command) == bool(self.url):
+            raise ValueError("set either `command` or `url`, and not both")
+        if self.url:
+            Origin.from_url(self.url)
+        return self
 
 
 class RunSettings(FrozenModel):
@@ -43,8 +68,6 @@ class RunSettings(FrozenModel):
     images, and `marks` draws the elements' numbers on it. `viewport_only` leaves out what is not in view. The other
     values flag elements in the tree.
     """
-    browser_pages: int = Field(default=1, ge=1, le=10)
-    """Number of recent pages in the browsing agent's prompt. Earlier pages are shown without their screenshots."""
     browse_links: bool = True
     """Whether the browsing agent may read the hosts that people with write access linked in the thread, in addition to
     the allowlist. Only this agent can read these hosts, and it can only read them (GET and HEAD).
@@ -83,16 +106,9 @@ class RunSettings(FrozenModel):
     """Which new pull requests are ready for review, and not drafts: those whose verdict is `fixed`, also those whose
     verdict is `conditional`, or `none`. A repository can override this setting.
     """
-    patch_review: bool = False
-    """Whether a second model (`review_model`) reviews the patch. Its review never changes the test verdict.
-    """
     commit_writer: bool = False
     """Whether the micro agent `commit-writer` reads the diff and writes the message of the commit (`condenser_model`).
     Otherwise, the message contains the issue's title and the agent's own description.
-    """
-    planning_interval: int = Field(default=10, ge=0)
-    """Number of steps after which the model is asked to review its progress and to plan ahead. 0
-    turns these requests off.
     """
     max_context_tokens: int | None = Field(default=None, ge=2_000)
     """Maximum number of tokens in a conversation. A longer conversation is shortened to a summary and its
@@ -108,15 +124,10 @@ class RunSettings(FrozenModel):
     """What happens to calls from `risk_threshold` on: they are refused, or a person with write access has to approve
     each of them. In a workflow, they are refused.
     """
-    confirmation_timeout: int = Field(default=86_400, ge=60)
-    """Number of seconds after which a call that nobody has approved is rejected, and the run continues."""
-    model_rates_risk: bool = False
-    """Whether the model also rates the risk of each of its tool calls. The model can raise the rating that
-    Patchwright's rules give, but cannot lower it.
-    """
     risk_analyzers: tuple[str, ...] = ()
-    """Names of your own risk analyzers, which are used in addition to Patchwright's rules. Each name is an
-    entry point in the group `patchwright.analyzers`.
+    """Names of risk analyzers, which are used in addition to Patchwright's rules: `model`, with which the model rates
+    each of its tool calls, and entry points in the group `patchwright.analyzers`. An analyzer can raise the rating that
+    the rules give, but cannot lower it.
     """
     risk_policy: str | None = None
     """Name of your own risk policy, which replaces `risk_threshold` and `risk_response`. The name is an entry
@@ -134,11 +145,9 @@ class RunSettings(FrozenModel):
     """
     search_api_key: SecretStr | None = None
     """API key of the web search provider. Without a key, the agent cannot search the web."""
-    search_provider: SearchProvider = "tavily"
-    """The web search provider that issued `search_api_key`."""
-    search_base_url: str | None = None
-    """Base URL of the search provider's API, or of a gateway for this API. By default, this is the provider's
-    own URL.
+    search_provider: str = "tavily"
+    """The web search provider that issued `search_api_key`: `tavily`, `exa` or `brave`. If you use a gateway for the
+    provider's API, add its URL: `exa=https://gateway.example.com`.
     """
     skills: Path | None = None
     """Path of a directory with your own skills and micro agents, which all repositories get. Those in its subdirectory
@@ -150,6 +159,16 @@ class RunSettings(FrozenModel):
     """Path of a directory with your own templates. They replace the built-in templates of the same names in
     `templates/`, such as `prompts/system.md.j2` or `replies/pull_body.md.j2`.
     """
+
+    @field_validator("search_provider")
+    @classmethod
+    def _validate_provider(cls, provider: str) -> str:
+        if not re.fullmatch(rf"({'|'.join(SEARCH_PROVIDERS)})(=https?://[^\s/]\S*)?", provider):
+            # The message does not repeat the value, because a URL may contain a password.
+            raise ValueError(
+                "it must be tavily, exa or brave, such as exa or exa=https://gateway.example.com"
+            )
+        return provider
 
     @field_validator("browser_observation")
     @classmethod

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from decimal import Decimal
 from ipaddress import ip_address
-from pathlib import Path
 from typing import Literal
 from urllib.parse import quote, urlsplit
 
@@ -14,6 +13,9 @@ from pydantic import Field, SecretStr, field_validator
 
 from patchwright.runtime.frozen_model import FrozenModel
 
+KEY_FILE_PREFIX = "file:"
+MIN_KEY_LENGTH = 32
+"""The minimum number of characters of `credentials_key`. `openssl rand -base64 32` prints 44 characters."""
 _INPUT_NAMES = (
     "app-id private-key model model-api-key model-base-url label mention image sandbox-features allowed-hosts max-usd "
     "max-steps timeout"
@@ -29,14 +31,10 @@ class ServerSettings(FrozenModel):
 
     webhook_secret: SecretStr | None = None
     """The secret with which GitHub signs webhook deliveries. `serve` requires it if `poll` is off."""
-    credentials_key: SecretStr | None = Field(default=None, min_length=32)
-    """A secret of at least 32 characters that encrypts the credentials from the browser setup. By default,
-    Patchwright uses the key in `credentials_key_file`.
-    """
-    credentials_key_file: Path | None = None
-    """Path of a file with the key that encrypts the credentials from the browser setup. If the file does not
-    exist, it is created. By default, Patchwright uses `DATA.key` next to the data directory `DATA`, or the
-    system's keyring.
+    credentials_key: SecretStr | None = None
+    """A secret of at least 32 characters that encrypts the credentials from the browser setup, or `file:PATH` for a
+    file that contains it. If the file does not exist, it is created. By default, Patchwright uses `DATA.key` next to
+    the data directory `DATA`, or the system's keyring.
     """
     poll: bool = False
     """Whether the server polls GitHub every 30 seconds, so that no webhook is needed."""
@@ -58,10 +56,8 @@ class ServerSettings(FrozenModel):
     default, the server works for all repositories. If you use a token, the server polls each `owner/name` in this list
     for missed events. With a GitHub App, the server polls the repositories in which the App is installed.
     """
-    user_runs_per_day: int = Field(default=50, ge=1)
-    """Maximum number of runs that one person can start per day (UTC)."""
-    repository_runs_per_day: int = Field(default=100, ge=1)
-    """Maximum number of runs that can be started in one repository per day (UTC)."""
+    runs_per_day: int = Field(default=50, ge=1)
+    """Maximum number of runs per day (UTC) that one person can start, and that can be started in one repository."""
     usd_per_day: Decimal = Field(default=Decimal("50.00"), gt=0)
     """Maximum cost in dollars of all runs per day (UTC). When the total reaches this limit, no run starts for
     the rest of the day. The cost of an attempt is added to the total when the attempt ends. Runs that are
@@ -103,15 +99,18 @@ class ServerSettings(FrozenModel):
     separately.
     """
 
-    github_write_interval: float = Field(default=1.0, ge=0, le=60)
-    """Minimum number of seconds between two write requests to GitHub. All workers together keep this interval
-    for each installation or token. Set it to 0 only for your own GitHub server without rate limits.
-    """
-
     @property
     def named_repositories(self) -> tuple[str, ...]:
         """The allowed repositories whose full names are given, as `owner/name`."""
         return tuple(name for name in self.allowed_repositories if "*" not in name)
+
+    @field_validator("credentials_key")
+    @classmethod
+    def _validate_key(cls, key: SecretStr | None) -> SecretStr | None:
+        text = key.get_secret_value() if key else KEY_FILE_PREFIX
+        if len(text) < MIN_KEY_LENGTH and not text.startswith(KEY_FILE_PREFIX):
+            raise ValueError(f"it must have at least {MIN_KEY_LENGTH} characters")
+        return key
 
     @field_validator("allowed_repositories")
     @classmethod
@@ -137,6 +136,18 @@ class ServerSettings(FrozenModel):
         if url is not None and not re.fullmatch(r"https?://[^\s/?#@()<>]+(/[^\s?#()<>]*)?", url):
             raise ValueError(f"{url} is not a plain URL such as https://patchwright.example.com")
         return url.rstrip("/") if url else None
+
+
+def derive_api_url(server_url: str) -> str:
+    """Returns the URL of the REST API of the GitHub instance at this URL, as GitHub documents.
+
+    Source: docs.github.com/enterprise-server/rest/overview/resources-in-the-rest-api (`/api/v3`),
+    docs.github.com/enterprise-cloud@latest/admin/data-residency (`api.NAME.ghe.com`)
+    """
+    url = server_url.rstrip("/")
+    scheme, _, host = url.partition("://")
+    is_cloud = host == "github.com" or host.endswith(".ghe.com")
+    return f"{scheme}://api.{host}" if is_cloud else f"{url}/api/v3"
 
 
 def is_loopback(url: str) -> bool:

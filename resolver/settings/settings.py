@@ -17,13 +17,13 @@ from urllib.parse import urlsplit
 import pydantic_core
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 
-from patchwright.resolver.branch_names import is_branch_name, validate_template
+from patchwright.resolver.branch_names import DEFAULT_TEMPLATE, is_branch_name, validate_template
 from patchwright.resolver.errors import SettingsError, describe_read_error
 from patchwright.resolver.runner_names import RunnerName
 from patchwright.resolver.settings.model_settings import ModelSettings
 from patchwright.resolver.settings.run_settings import ReadyVerdicts, RunSettings
 from patchwright.resolver.settings.sandbox_settings import SandboxSettings
-from patchwright.resolver.settings.server_settings import ServerSettings
+from patchwright.resolver.settings.server_settings import ServerSettings, derive_api_url
 from patchwright.runtime.frozen_model import FrozenModel
 
 VARIABLE_PREFIX = "PATCHWRIGHT_"
@@ -45,10 +45,10 @@ class Settings(ModelSettings, SandboxSettings, RunSettings, ServerSettings):
     """ID or client ID of the GitHub App. It requires `private_key`."""
     private_key: SecretStr | None = None
     """The GitHub App's private key in PEM format, or the path of a file that contains it."""
-    github_api_url: str = "https://api.github.com"
-    """URL of the API. For GitHub Enterprise Server, use `https://HOST/api/v3`."""
     github_server_url: str = "https://github.com"
-    """URL of GitHub's website and git server."""
+    """URL of GitHub's website and git server. The URL of the API is derived from it, as `https://HOST/api/v3` for
+    GitHub Enterprise Server.
+    """
 
     data: Path
     """Path of the directory for runs and caches. By default, this is the user's data directory."""
@@ -58,19 +58,15 @@ class Settings(ModelSettings, SandboxSettings, RunSettings, ServerSettings):
     mention: str = Field(default="@agent", min_length=2)
     """The word that addresses the bot. A comment that contains this as a whole word starts a run."""
     branch_prefix: str = Field(default="patchwright/", min_length=1)
-    """Prefix of all branches that are pushed for issues."""
-    branch: str = "issue-{number}"
-    """Template for the name of an issue's branch, without `branch_prefix`. `{number}` is the issue's number,
-    `{slug}` its title, and `{run}` a short run ID. If a branch of this name contains other work, the short
-    run ID is appended.
-    """
-
-    max_files: int = Field(default=100, ge=1)
-    """Maximum number of files that a patch may change. A larger patch is not published."""
+    """Prefix of all branches that are pushed for issues. The repository's `branch` determines the rest of the name."""
     allowed_paths: tuple[str, ...] = ()
     """Glob patterns for protected paths that patches may change nevertheless, such as `.github/workflows/*`.
     GitHub requires a separate permission for workflow files.
     """
+
+    @property
+    def github_api_url(self) -> str:
+        return derive_api_url(self.github_server_url)
 
     @field_validator("*", mode="before")
     @classmethod
@@ -88,14 +84,7 @@ class Settings(ModelSettings, SandboxSettings, RunSettings, ServerSettings):
         except ValueError as exc:
             raise ValueError(f"it is not valid JSON ({exc})") from exc
 
-    @field_validator("branch")
-    @classmethod
-    def _validate_branch_template(cls, template: str) -> str:
-        return validate_template(template)
-
-    @field_validator(
-        "github_api_url", "github_server_url", "model_base_url", "search_base_url", "package_index"
-    )
+    @field_validator("github_server_url", "model_base_url", "package_index")
     @classmethod
     def _validate_url(cls, url: str | None) -> str | None:
         if url is not None and not re.match(r"https?://[^\s/]", url, re.IGNORECASE):
@@ -130,7 +119,6 @@ class Settings(ModelSettings, SandboxSettings, RunSettings, ServerSettings):
 
 EXTERNAL_VARIABLES = {
     "GITHUB_TOKEN": "github_token",
-    "GITHUB_API_URL": "github_api_url",
     "GITHUB_SERVER_URL": "github_server_url",
     "REDIS_URL": "redis_url",
 }
@@ -151,8 +139,6 @@ SENSITIVE_SETTINGS = frozenset(
     {
         "data",
         "credentials_key",
-        "credentials_key_file",
-        "github_api_url",
         "github_server_url",
         "model_base_url",
         "redis_url",
@@ -162,7 +148,6 @@ SENSITIVE_SETTINGS = frozenset(
         "public_url",
         "hold_ci",
         "package_index",
-        "search_base_url",
         "search_provider",
         "network",
         "allowed_hosts",
@@ -176,7 +161,6 @@ SENSITIVE_SETTINGS = frozenset(
         "allowed_paths",
         "risk_threshold",
         "risk_response",
-        "confirmation_timeout",
         "risk_analyzers",
         "risk_policy",
         "operator_token",
@@ -232,9 +216,10 @@ class RepoConfig(FrozenModel):
     reads this setting only on the default branch. People can override it with `base=NAME` in the comment that
     starts a run, or in an issue by someone with write access. By default, this is the repository's default branch.
     """
-    branch: str | None = None
-    """Template for the name of an issue's branch, without the operator's `branch_prefix`. By default, this is
-    the operator's `branch`.
+    branch: str = DEFAULT_TEMPLATE
+    """Template for the name of an issue's branch, without the operator's `branch_prefix`. `{number}` is the issue's
+    number, `{slug}` its title, and `{run}` a short run ID. If a branch of this name contains other work, the short
+    run ID is appended.
     """
     agent: str | None = None
     """Name of the agent that does the work. By default, this is the operator's `agent`."""
@@ -247,8 +232,8 @@ class RepoConfig(FrozenModel):
 
     @field_validator("branch")
     @classmethod
-    def _validate_branch_template(cls, template: str | None) -> str | None:
-        return template and validate_template(template)
+    def _validate_branch_template(cls, template: str) -> str:
+        return validate_template(template)
 
     @field_validator("base_branch")
     @classmethod

@@ -6,7 +6,7 @@ from typing import Literal
 import yaml
 from pydantic import ValidationError
 
-from patchwright.resolver.settings.mcp_server import McpServer
+from patchwright.resolver.settings.run_settings import McpServer
 
 MAX_FRONT_MATTER = 8_000  # characters of front matter
 MAX_SERVERS = 10  # MCP servers per skill

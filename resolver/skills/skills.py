@@ -14,7 +14,7 @@ from pydantic import Field
 
 from patchwright.resolver.git.repository import SYMLINK, TreeEntry, Workspace
 from patchwright.resolver.json_schemas import AgentSchema, parse_agent_schema
-from patchwright.resolver.settings.mcp_server import McpServer
+from patchwright.resolver.settings.run_settings import McpServer
 from patchwright.resolver.skills.front_matter import (
     Author,
     one_line,

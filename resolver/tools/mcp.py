@@ -19,7 +19,7 @@ from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.json_schemas import validation_error
 from patchwright.resolver.llm.model import ToolSpec
 from patchwright.resolver.rendering.template_renderer import render_prompt
-from patchwright.resolver.settings.mcp_server import McpServer
+from patchwright.resolver.settings.run_settings import McpServer
 from patchwright.resolver.tool_actions.unchecked_actions import CallTool
 from patchwright.resolver.tools.mcp_transport import McpConnector, McpEndpoint
 from patchwright.resolver.tools.tool import Tool

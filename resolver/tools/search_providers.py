@@ -13,7 +13,7 @@ import httpx
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from patchwright.resolver.rendering.template_renderer import render
-from patchwright.resolver.settings.run_settings import SearchProvider
+from patchwright.resolver.settings.run_settings import SEARCH_PROVIDERS
 from patchwright.resolver.text.untrusted import strip_hidden
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.runtime.observations import ActionFailure
@@ -229,7 +229,9 @@ class BraveApi:
         return SearchResults(provider=self.name, results=tuple(filter(None, results)))
 
 
-SEARCH_APIS: dict[SearchProvider, SearchApi] = {"tavily": TavilyApi(), "exa": ExaApi(), "brave": BraveApi()}
+SEARCH_APIS: Mapping[str, SearchApi] = dict(
+    zip(SEARCH_PROVIDERS, (TavilyApi(), ExaApi(), BraveApi()), strict=True)
+)
 
 
 class HttpSearchClient:

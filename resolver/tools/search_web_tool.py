@@ -78,10 +78,11 @@ def build_search_tools(settings: Settings, log: RunLog, secrets: Secrets) -> tup
     """Returns the tool if a search API key is configured, else no tools."""
     if settings.search_api_key is None:
         return ()
+    provider, _, url = settings.search_provider.partition("=")
     client = HttpSearchClient(
-        SEARCH_APIS[settings.search_provider],
+        SEARCH_APIS[provider],
         settings.search_api_key,
-        base_url=settings.search_base_url,
+        base_url=url or None,
         proxy=settings.proxy.get_secret_value() if settings.proxy else None,
         ca_bundle=settings.ca_bundle,
     )

@@ -5,11 +5,10 @@ import asyncio
 import pytest
 from pydantic import SecretStr
 
-from patchwright.bot.github.auth import TokenAuth
+from patchwright.bot.github.auth import GitHubServer, TokenAuth
 from patchwright.bot.github.forge import GitHubForge
 from patchwright.bot.jobs import Answered, JobResult, Retry, Stopped
 from patchwright.bot.run_messages import RunMessages
-from patchwright.bot.setup.credential_store import github_server_from_url
 from patchwright.resolver.domain import Job, Rejected
 from patchwright.resolver.events import Entry, Message, Trajectory
 from tests.bot.handler_scenario import QUEUED_NOTICE, QUICK, HandlerScenario
@@ -193,7 +192,7 @@ async def test_an_unavailable_forge_does_not_delay_the_agent(scenario: HandlerSc
     delivery = await scenario.label()
     await scenario.request("@agent mind this")
     async with GitHubForge(
-        TokenAuth(SecretStr("x")), github_server_from_url("http://127.0.0.1:1"), policy=QUICK
+        TokenAuth(SecretStr("x")), GitHubServer(github_server_url="http://127.0.0.1:1"), policy=QUICK
     ) as away:
         assert await RunMessages(scenario.queue, away).fetch_new(delivery, Trajectory()) == ()
     (message,) = await RunMessages(scenario.queue, scenario.forge).fetch_new(delivery, Trajectory())

@@ -233,13 +233,11 @@ def server_environment(fake_github: FakeGitHub, app: GitHubApp, data: Path) -> d
         "PATCHWRIGHT_SANDBOX_FEATURES": "none",
         **{name: os.environ[name] for name in ("SSL_CERT_FILE",) if name in os.environ},
         "PATCHWRIGHT_RISK_THRESHOLD": "never",  # the scripted models write outside of the work tree
-        "PATCHWRIGHT_GITHUB_WRITE_INTERVAL": "0",  # the fake server has no rate limits
         "PATCHWRIGHT_MODEL": "openai/scripted",
         "PATCHWRIGHT_MODEL_API_KEY": KEY,
         "PATCHWRIGHT_APP_ID": str(app.id),
         "PATCHWRIGHT_PRIVATE_KEY": app.private_key_pem,
         "PATCHWRIGHT_WEBHOOK_SECRET": "story-webhook-secret",
-        "GITHUB_API_URL": fake_github.api_url,
         "GITHUB_SERVER_URL": fake_github.server_url,
     }
 

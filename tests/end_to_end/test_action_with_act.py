@@ -138,7 +138,6 @@ async def test_an_example_of_the_readme_opens_a_pull_request(
         ),
         "PIP_NO_COMPILE": "1",  # most modules are not imported
         "ARTIFACTS": str(tmp_path / "artifacts"),
-        "GITHUB_API_URL": scenario.fake_github.api_url,
         "GITHUB_SERVER_URL": scenario.fake_github.server_url,
         "GITHUB_REPOSITORY": "acme/calc",
         "PATCHWRIGHT_RISK_THRESHOLD": "never",

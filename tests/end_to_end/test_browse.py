@@ -153,7 +153,7 @@ async def test_the_main_agent_uses_the_browser_itself_if_the_operator_lets_it(
     scenario = make_scenario(files=FILES, body="The page shows a wrong sum: http://shop.example/")
     scenario.environment |= {
         "PATCHWRIGHT_SANDBOX_FEATURES": "browser",
-        "PATCHWRIGHT_MODEL_SUPPORTS_VISION": "true",
+        "PATCHWRIGHT_MULTIMODAL_MODEL": "openai/scripted",
         "PATCHWRIGHT_AGENT_USES_BROWSER": "true",
         "PATCHWRIGHT_BROWSER_CALLS": "navigation coordinates",
         "PATCHWRIGHT_BROWSER_OBSERVATION": "html screenshot",

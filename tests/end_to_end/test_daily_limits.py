@@ -16,7 +16,7 @@ DAY = "Try again after midnight UTC, or ask the operator to raise the limit."
 
 
 async def test_each_daily_limit_is_reported_and_rejected_jobs_do_not_count() -> None:
-    limits = {"user_runs_per_day": 2, "repository_runs_per_day": 2, "usd_per_day": 2.5}
+    limits = {"runs_per_day": 2, "usd_per_day": 2.5}
     prices = '{"openai/scripted": {"input": 1, "output": 1}}'
     async with open_server_scenario(model_prices=prices, **limits) as server:
         issues = {
@@ -57,8 +57,8 @@ async def test_each_daily_limit_is_reported_and_rejected_jobs_do_not_count() -> 
             "**No pull request:**"
         )
         assert second[-1].startswith("**No pull request:**") and again[-1].startswith("**No pull request:**")
-        assert third[-1] == (f"You reached your daily limit of 2 runs (setting `user_runs_per_day`). {DAY}")
+        assert third[-1] == (f"You reached your daily limit of 2 runs (setting `runs_per_day`). {DAY}")
         assert once_more[-1] == (
-            f"This repository reached its daily limit of 2 runs (setting `repository_runs_per_day`). {DAY}"
+            f"This repository reached its daily limit of 2 runs (setting `runs_per_day`). {DAY}"
         )
         assert fourth[-1] == (f"The daily budget of $2.50 is used up (setting `usd_per_day`). {DAY}")

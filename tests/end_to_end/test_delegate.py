@@ -128,7 +128,7 @@ async def test_by_default_one_agent_works_and_only_the_browsing_agent_helps_on_d
 ) -> None:
     scenario.environment |= {
         "PATCHWRIGHT_SANDBOX_FEATURES": "browser",
-        "PATCHWRIGHT_MODEL_SUPPORTS_VISION": "true",
+        "PATCHWRIGHT_MULTIMODAL_MODEL": "openai/scripted",
     }
     ask = RecordedTurn(
         "",

@@ -50,8 +50,9 @@ async def test_with_an_enterprise_server_no_other_github_is_contacted(scenario: 
         assert scenario.fake_github.server_url in written
         assert "github.com" not in written
 
-        elsewhere = {**proxy, "GITHUB_API_URL": "https://api.github.com"}
-        code, _, _ = await scenario.command("resolve", url.removesuffix("1") + "7", environment=elsewhere)
+        elsewhere = {**proxy, "GITHUB_SERVER_URL": "https://github.com"}
+        issue = "https://github.com/acme/calc/issues/7"
+        code, _, _ = await scenario.command("resolve", issue, environment=elsewhere)
         assert code != 0
         assert {line.split()[1] for line in request} == {
             "api.github.com:443"

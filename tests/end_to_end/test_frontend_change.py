@@ -47,7 +47,7 @@ async def test_a_page_is_fixed_browsed_and_inspected(
     scenario.environment |= {
         "PATCHWRIGHT_SANDBOX": kind,
         "PATCHWRIGHT_SANDBOX_FEATURES": "browser",
-        "PATCHWRIGHT_MODEL_SUPPORTS_VISION": "true",
+        "PATCHWRIGHT_MULTIMODAL_MODEL": "openai/scripted",
         "PATCHWRIGHT_MAX_SUBAGENT_STEPS": "20",
     }
     port = free_port() if kind == "local" else 8765

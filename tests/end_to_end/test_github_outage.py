@@ -35,8 +35,7 @@ async def github(scenario: Scenario) -> AsyncIterator[UnreliableProxy]:
     """The connection of the scenario's bot to GitHub, which can be cut."""
     server = scenario.fake_github.server_url
     async with UnreliableProxy(server) as proxy:
-        for name in ("GITHUB_API_URL", "GITHUB_SERVER_URL"):
-            scenario.environment[name] = scenario.environment[name].replace(server, proxy.url)
+        scenario.environment["GITHUB_SERVER_URL"] = proxy.url
         yield proxy
 
 

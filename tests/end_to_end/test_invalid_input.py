@@ -118,11 +118,9 @@ async def test_a_missing_repository_or_issue_is_reported(scenario: Scenario) -> 
 
 @pytest.mark.slow
 async def test_an_unreachable_github_is_reported_with_advice(scenario: Scenario) -> None:
-    scenario.environment["GITHUB_API_URL"] = "http://127.0.0.1:9"
-    sentence = await run_rejected(
-        scenario, "resolve", f"{scenario.fake_github.server_url}/acme/calc/issues/1", code=2
-    )
-    assert sentence.endswith("(connection refused). Check the network and GITHUB_API_URL.")
+    scenario.environment["GITHUB_SERVER_URL"] = "http://127.0.0.1:9"
+    sentence = await run_rejected(scenario, "resolve", "http://127.0.0.1:9/acme/calc/issues/1", code=2)
+    assert sentence.endswith("(connection refused). Check the network and GITHUB_SERVER_URL.")
     assert scenario.runs == ()
 
 

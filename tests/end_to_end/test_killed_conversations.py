@@ -52,7 +52,7 @@ class Machines:
         if not key_file.exists():
             key_file.write_text("a-key-that-all-machines-share-0123456789")
             key_file.chmod(0o600)
-        return {"REDIS_URL": self.redis, "PATCHWRIGHT_CREDENTIALS_KEY_FILE": str(key_file)}
+        return {"REDIS_URL": self.redis, "PATCHWRIGHT_CREDENTIALS_KEY": f"file:{key_file}"}
 
     def start_server(self, name: str) -> str:
         """Returns the address of a new server."""
@@ -71,7 +71,7 @@ class Machines:
             "PATCHWRIGHT_MODEL": "openai/unused",
             "PATCHWRIGHT_MODEL_API_KEY": KEY,
             "GITHUB_TOKEN": "ghp_of_tests",
-            "GITHUB_API_URL": "http://127.0.0.1:9",  # Nothing answers there, so the worker has no jobs.
+            "GITHUB_SERVER_URL": "http://127.0.0.1:9",  # Nothing answers there, so the worker has no jobs.
         }
         command = [*preloaded_command(), "work"]
         with (self.place / f"{name}.log").open("w") as log:

@@ -27,7 +27,7 @@ def scenario(make_scenario: Callable[..., Scenario], tmp_path: Path) -> Scenario
     scenario = make_scenario(files)
     scenario.environment |= {
         "PATCHWRIGHT_SANDBOX_FEATURES": "kernel,documents",
-        "PATCHWRIGHT_MODEL_SUPPORTS_VISION": "true",
+        "PATCHWRIGHT_MULTIMODAL_MODEL": "openai/scripted",
     }
     return scenario
 

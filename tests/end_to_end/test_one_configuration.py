@@ -19,7 +19,7 @@ from tests.end_to_end.test_browse import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
-CONFIGURATION = {"PATCHWRIGHT_SANDBOX_FEATURES": "browser", "PATCHWRIGHT_MODEL_SUPPORTS_VISION": "true"}
+CONFIGURATION = {"PATCHWRIGHT_SANDBOX_FEATURES": "browser", "PATCHWRIGHT_MULTIMODAL_MODEL": "openai/scripted"}
 MANUAL = "<!doctype html><title>Manual</title><p>add(a, b) returns the sum of both numbers.</p>\n"
 FILES = {"calc.py": CODE, "tests/test_calc.py": TESTS, "manual/index.html": MANUAL}
 

@@ -219,7 +219,7 @@ async def test_two_pictures_and_a_link_of_an_issue_are_in_the_first_message(scen
     shots = [scenario.fake_github.add_attachment(f"assets/shot-{n}", png()) for n in range(2)]
     link = "https://stackblitz.com/edit/kml-symbol"
     scenario.issue.body = f"![before]({shots[0]}) ![after]({shots[1]})\nReproduce it: {link}"
-    scenario.environment["PATCHWRIGHT_MODEL_SUPPORTS_VISION"] = "true"
+    scenario.environment["PATCHWRIGHT_MULTIMODAL_MODEL"] = "openai/scripted"
     await scenario.script_model(*FIX_TURNS)
     assert isinstance(await scenario.resolve(), Published)
     _, first = scenario.endpoint.requests[0]["messages"]

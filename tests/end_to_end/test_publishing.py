@@ -163,20 +163,20 @@ async def test_an_unsigned_commit_is_reported_and_still_has_the_bot_as_author(
 async def test_branch_name_and_base_follow_the_configuration(publish_scenario: PublishScenario) -> None:
     """Complaint 17: set by the operator, by the repository, and by the requester."""
     publish_scenario.repo.commit("release/1.x", {"old.py": "1\n"})
-    publish_scenario.settings = {"branch_prefix": "bot/", "branch": "{slug}-{number}"}
+    publish_scenario.settings = {"branch_prefix": "bot/"}
     publish_scenario.command = "please, base=release/1.x."
     await publish_scenario.publish()
     (pull,) = publish_scenario.pulls
-    assert (pull.base.ref, pull.head.ref) == ("release/1.x", "bot/add-2-3-gives-1-1")
+    assert (pull.base.ref, pull.head.ref) == ("release/1.x", "bot/issue-1")
     assert "old.py" not in publish_scenario.repo.diff(pull)
 
-    config = 'base_branch = "develop"\nbranch = "fix/{number}/{run}"\n'
+    config = 'base_branch = "develop"\nbranch = "{slug}/{number}/{run}"\n'
     publish_scenario.repo.commit("main", {".github/patchwright.toml": config})
     publish_scenario.repo.commit("develop", {".github/patchwright.toml": config})
     publish_scenario.command = ""
     outcome = await publish_scenario.publish()
     assert isinstance(outcome, Published)
-    assert outcome.branch == f"bot/fix/1/{SHORT}"
+    assert outcome.branch == f"bot/add-2-3-gives-1/1/{SHORT}"
     assert publish_scenario.pulls[1].base.ref == "develop"
 
 

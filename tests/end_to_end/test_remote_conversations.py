@@ -108,7 +108,7 @@ def test_a_conversation_continues_on_another_server_after_its_server_was_killed(
         run_redis(tmp_path / "redis") as redis_url,
         serve_model(WRITE, LOOK, DONE, delay=0.3, on_request=kill) as (llm, endpoint),
     ):
-        shared = {"REDIS_URL": redis_url, "PATCHWRIGHT_CREDENTIALS_KEY_FILE": str(key_file)}
+        shared = {"REDIS_URL": redis_url, "PATCHWRIGHT_CREDENTIALS_KEY": f"file:{key_file}"}
         first, host = start_server(tmp_path / "one", **shared)
         wait_until_ready(host)
         workspace = RemoteWorkspace(host, TOKEN).__enter__()

@@ -31,8 +31,7 @@ async def test_an_agent_searches_code_and_the_web_without_leaking_the_key(scenar
             RecordedTurn("Ask.", SearchWeb(query="python add subtracts"), SearchWeb(query=f"who has {KEY}")),
             *FIX_TURNS,
             search_api_key=KEY,
-            search_provider="exa",
-            search_base_url=api.url,
+            search_provider=f"exa={api.url}",
         )
         body = await resolve_to_pull_request(scenario)
     results = [result for _, result in call_results(scenario)][1:5]

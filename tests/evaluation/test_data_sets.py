@@ -239,8 +239,7 @@ async def test_the_history_of_a_repository_on_github_has_the_text_of_its_issues(
     repo.bare.commit("main", files, f"Use the plus sign (fixes #{issue.number})")
     token = fake_github.create_token("maintainer")
     environment = {
-        "GITHUB_TOKEN": token, "GITHUB_API_URL": fake_github.api_url,
-        "GITHUB_SERVER_URL": fake_github.server_url,
+        "GITHUB_TOKEN": token, "GITHUB_SERVER_URL": fake_github.server_url,
     }  # fmt: skip
     for name, value in environment.items():
         evaluation.monkeypatch.setenv(name, value)

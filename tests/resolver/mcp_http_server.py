@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from patchwright.resolver.llm.model import RawToolCall
-from patchwright.resolver.settings.mcp_server import McpServer
+from patchwright.resolver.settings.run_settings import McpServer
 from patchwright.resolver.tools.tool import ToolRegistry
 
 SERVER = str(Path(__file__).with_name("mcp_server.py"))

@@ -160,7 +160,7 @@ def full_run() -> Trajectory:
         started(),
         RunConfigured(
             version="0.1.0", models={"act": "vendor/model-1"}, steps=100, seconds=3600, usd=Decimal(2),
-            settings={"planning_interval": 10}, repository={"test_command": None},
+            settings={"max_repairs": 2}, repository={"test_command": None},
         ),
         EnvironmentPrepared(commands=("pip install -e .",), was_cached=False, seconds=12),
         SystemPrompt(text="You fix.", tools=()),

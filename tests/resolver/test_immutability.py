@@ -12,12 +12,13 @@ import pytest
 from pydantic import ValidationError
 
 from patchwright.resolver.agent.agent import Agent, record_prompts
+from patchwright.resolver.browsing.browser_options import options_from_settings
 from patchwright.resolver.domain import RunId
 from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.events import ReplyUsage
 from patchwright.resolver.llm.model import ChatMessage, Model, Reply, ToolMessage, ToolSpec
 from patchwright.resolver.llm.prompt_fingerprint import tool_schemas
-from patchwright.resolver.run_limits import Limits
+from patchwright.resolver.run_limits import PLANNING_INTERVAL, Limits
 from patchwright.resolver.run_log import FileLogStore, FileRunLog
 from patchwright.resolver.settings.settings import Settings, build_settings
 from patchwright.resolver.tools.control_tools import build_control_tools
@@ -67,7 +68,7 @@ def test_invalid_settings_are_rejected_at_the_start(tmp_path: Path) -> None:
 def test_the_default_limits_are_those_of_the_multimodal_browsing_paper(tmp_path: Path) -> None:
     """100 steps, a plan every 10, one visible page. The temperature is 0 if there is no reasoning effort."""
     settings = Settings(data=tmp_path)
-    assert (settings.max_steps, settings.planning_interval, settings.browser_pages) == (100, 10, 1)
+    assert (settings.max_steps, PLANNING_INTERVAL, options_from_settings(settings).pages) == (100, 10, 1)
     assert settings.reasoning_effort is None
 
 

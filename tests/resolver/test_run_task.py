@@ -8,7 +8,14 @@ import pytest
 from patchwright.resolver.command_parser import RunOptions
 from patchwright.resolver.domain import InputRequired, JobId
 from patchwright.resolver.events import AgentStopped, Entry, JobCompleted, Message, RunStarted, Trajectory
-from patchwright.resolver.run_task import get_answer, get_options, get_proposed_plan, get_task
+from patchwright.resolver.run_events import RunConfigured
+from patchwright.resolver.run_task import (
+    get_answer,
+    get_branch_template,
+    get_options,
+    get_proposed_plan,
+    get_task,
+)
 from patchwright.resolver.tool_actions.control_actions import ProposePlan, Report
 from tests.resolver.sample_runs import model_reply, run_of, started
 
@@ -81,3 +88,20 @@ def test_waiting_for_approval_does_not_count_as_working_time() -> None:
         run = run.with_entry(entry)
     assert run.usage().seconds == 4.0
     assert Trajectory(run.entries).usage().seconds == 4.0
+
+
+@pytest.mark.parametrize(
+    ("branch", "template"), [("{slug}-{number}", "{slug}-{number}"), ("{number.real}", "issue-{number}")]
+)
+def test_a_run_names_its_branch_as_the_repository_says(branch: str, template: str) -> None:
+    configured = RunConfigured(
+        version="0.1.0",
+        models={},
+        steps=1,
+        seconds=1,
+        usd=Decimal(1),
+        settings={},
+        repository={"branch": branch},
+    )
+    assert get_branch_template(run_of(started(), configured)) == template
+    assert get_branch_template(run_of(started())) == "issue-{number}"

@@ -251,14 +251,18 @@ def test_invalid_settings_do_not_break_completion(runs: dict[str, str], tmp_path
 def test_a_mistake_is_reported_in_one_sentence(
     arguments: tuple[str, ...], sentence: str, tmp_path: Path
 ) -> None:
-    given = {"PATCHWRIGHT_MODEL_API_KEY": "k", "GITHUB_TOKEN": "t", "GITHUB_API_URL": "http://127.0.0.1:9"}
+    given = {"PATCHWRIGHT_MODEL_API_KEY": "k", "GITHUB_TOKEN": "t", "GITHUB_SERVER_URL": "http://127.0.0.1:9"}
     result = patchwright(*arguments, HOME=str(tmp_path), **given)
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith(f"patchwright: {sentence}") and result.stderr.count("\n") == 1
 
 
 def test_a_missing_token_is_reported_before_the_network_is_used(tmp_path: Path) -> None:
-    given = {"PATCHWRIGHT_MODEL_API_KEY": "k", "GITHUB_API_URL": "http://127.0.0.1:9", "HOME": str(tmp_path)}
+    given = {
+        "PATCHWRIGHT_MODEL_API_KEY": "k",
+        "GITHUB_SERVER_URL": "http://127.0.0.1:9",
+        "HOME": str(tmp_path),
+    }
     down = ("--model", "openai/x", "--base-url", "http://127.0.0.1:9/v1")
     result = patchwright("resolve", "a/b#1", *down, **given)
     assert (result.returncode, result.stdout) == (2, "")

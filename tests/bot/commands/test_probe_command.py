@@ -50,7 +50,7 @@ async def test_an_unsuitable_model_is_reported_with_the_reason_and_an_exit_code(
     assert result.startswith(
         "openai/recorded: DOES NOT WORK; the model answered without calling the tool: I would rather talk. "
         "(neither native nor text tool calls work: choose another model); image support is unknown, so it gets no "
-        "images (if it supports them, set PATCHWRIGHT_MODEL_SUPPORTS_VISION=true); "
+        "images (if it supports them, set PATCHWRIGHT_MULTIMODAL_MODEL=openai/recorded); "
     )
     code, result = await patchwright(tmp_path, UNSUITABLE, "--model", "openai/recorded", "--json")
     assert code == 3

@@ -138,6 +138,13 @@ async def test_if_the_multimodal_model_fails_the_agent_models_replace_it(
     assert (message, unseen) == (1, [0, 0])
 
 
+def test_a_model_that_is_also_the_multimodal_model_gets_images(tmp_path: Path) -> None:
+    unknown = build_models(settings(tmp_path, model="openai/own"))
+    named = build_models(settings(tmp_path, model="openai/own", multimodal_model="openai/own"))
+    assert (unknown.act.supports_vision, named.act.supports_vision) == (False, True)
+    assert named.vision is named.act
+
+
 def test_the_log_of_a_run_gets_masked_models(tmp_path: Path) -> None:
     models = build_models(Settings(data=tmp_path, model="openai/m"), secrets=Secrets(["sk-canary-4711"]))
     assert {type(model) for model in vars(models).values()} == {MaskingModel}

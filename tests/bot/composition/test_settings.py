@@ -64,7 +64,8 @@ def test_file_environment_and_action_give_equal_settings(tmp_path: Path) -> None
         ({"PATCHWRIGHT_SANDBOX": "chroot"}, "PATCHWRIGHT_SANDBOX: 'chroot' is not one of docker, local, auto."),
         ({"PATCHWRIGHT_CA_BUNDLE": "/nowhere.pem"}, "PATCHWRIGHT_CA_BUNDLE: the file /nowhere.pem does not exist"),
         ({"PATCHWRIGHT_MODEL_BASE_URL": "localhost:8000/v1"}, "the URL must start with https:// or http://"),
-        ({"GITHUB_API_URL": "github.example.com"}, "GITHUB_API_URL: the URL must start with https://"),
+        ({"GITHUB_SERVER_URL": "github.example.com"}, "GITHUB_SERVER_URL: the URL must start with https://"),
+        ({"PATCHWRIGHT_SEARCH_PROVIDER": "bing"}, "PATCHWRIGHT_SEARCH_PROVIDER: it must be tavily, exa or brave"),
         ({"PATCHWRIGHT_PUBLIC_URL": "javascript:alert(1)"}, "is not a plain URL such as https://"),
         ({"PATCHWRIGHT_PUBLIC_URL": "https://me:pass@host"}, "is not a plain URL such as https://"),
         ({"PATCHWRIGHT_QQQ": "x"}, "PATCHWRIGHT_QQQ in the environment is not a setting; docs/configuration.md"),
@@ -107,11 +108,11 @@ def test_an_invalid_line_of_the_file_is_named(toml: str, message: str, tmp_path:
 def test_a_file_in_a_repository_cannot_set_where_credentials_are_sent(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     path = tmp_path / "patchwright.toml"
-    path.write_text('github_api_url = "https://evil.test"')
+    path.write_text('github_server_url = "https://evil.test"')
     with pytest.raises(SettingsError, match="controls where credentials are sent"):
         read_settings({}, {}, None, tmp_path)
     named = read_settings({}, {}, path, tmp_path)  # allowed, because the operator named the file
-    assert named.github_api_url == "https://evil.test"
+    assert named.github_api_url == "https://evil.test/api/v3"
 
 
 def test_a_file_in_a_repository_cannot_set_the_templates(tmp_path: Path) -> None:

@@ -148,7 +148,6 @@ async def dashboard_server(
             oauth_client_id=login.id,
             oauth_client_secret=login.secret,
             public_url=public,
-            github_api_url=fake_github.api_url,
             github_server_url=fake_github.server_url,
         )
         secrets = Secrets([SECRET])

@@ -84,7 +84,7 @@ async def server_under_test(
                 fake_github, app, repo,
                 {
                     "data": data, "app_id": str(app.id), "webhook_secret": SECRET, "public_url": served.url,
-                    "github_api_url": fake_github.api_url, "github_server_url": fake_github.server_url,
+                    "github_server_url": fake_github.server_url,
                 },
             )  # fmt: skip
     finally:

@@ -42,11 +42,6 @@ def test_saved_credentials_are_reported_as_they_are(tmp_path: Path) -> None:
     assert host_checks.check_saved_credentials(settings) == []
     stored = credential_store.StoredSetup(model=credential_store.ModelConnection(model="openai/gpt-4o"))
     path, key = credential_store.store_path(settings.data), tmp_path / "data.key"
-    path.parent.mkdir(parents=True, mode=0o700)
-    path.write_text(stored.model_dump_json())
-    path.chmod(0o600)
-    (clear,) = host_checks.check_saved_credentials(settings)
-    assert (clear.state, clear.detail) == ("warning", f"{path} is in clear text")
     credential_store.save(settings.data, stored)
     (good,) = host_checks.check_saved_credentials(settings)
     assert (good.state, good.detail) == ("ok", f"encrypted; the key is the file {key}")
@@ -266,7 +261,7 @@ async def test_doctor_prints_text_or_json_and_sets_its_exit_code(tmp_path: Path,
             "PATCHWRIGHT_WEBHOOK_SECRET": SECRET,
             "PATCHWRIGHT_PUBLIC_URL": server.settings["public_url"],
             "PATCHWRIGHT_MODEL_API_KEY": "sk-of-a-doctor",
-            "GITHUB_API_URL": server.fake_github.api_url,
+            "GITHUB_SERVER_URL": server.fake_github.server_url,
         }
         good_model = {"PATCHWRIGHT_MODEL": "openai/gpt-4o", "PATCHWRIGHT_MODEL_BASE_URL": fit.base_url}
         bad_model = {"PATCHWRIGHT_MODEL": "openai/gpt-4o", "PATCHWRIGHT_MODEL_BASE_URL": unfit.base_url}

@@ -122,7 +122,7 @@ async def test_a_wrong_public_url_of_a_server_that_polls_is_a_warning(tmp_path: 
 async def test_a_webhook_at_a_loopback_url_is_reported(tmp_path: Path) -> None:
     async with server_under_test(tmp_path) as server:
         app = AppClient(str(server.app.id), server.app.private_key_pem, server.fake_github.api_url, None)
-        settings = Settings(**server.settings | {"github_api_url": "https://api.github.com"})
+        settings = Settings(**server.settings | {"github_server_url": "https://github.com"})
         (result,) = await github_checks._check_webhook_url(app, settings)
         url = f"{server.settings['public_url']}/webhook"
         assert result.detail == f"GitHub cannot reach {url}, because it is a loopback address"
@@ -157,7 +157,7 @@ async def test_an_unavailable_github_fails_each_check(
         server.fake_github.fail_next_request("GET", "/app", status=500, times=2)
         result = await find_result(server.checks(), "GitHub App", "failed")
         assert "GitHub returned 500" in result.detail
-        results = await run_all(server.checks(github_api_url="http://127.0.0.1:1"))
+        results = await run_all(server.checks(github_server_url="http://127.0.0.1:1"))
         assert {result.state for result in results if result.name != "public URL"} == {"failed"}
         assert all(
             "no response from 127.0.0.1:1" in one.detail for one in results if one.name != "public URL"
@@ -166,7 +166,7 @@ async def test_an_unavailable_github_fails_each_check(
 
 async def test_a_token_is_checked_in_each_polled_repository(tmp_path: Path) -> None:
     async with server_under_test(tmp_path) as server:
-        plain = {"data": tmp_path, "github_api_url": server.fake_github.api_url, "poll": True}
+        plain = {"data": tmp_path, "github_server_url": server.fake_github.server_url, "poll": True}
         token = server.fake_github.create_token("maintainer")
         settings = Settings(**plain, github_token=token, allowed_repositories=("acme/calc",))
         assert states(await run_all(github_checks.build_checks(settings, None))) == {"ok"}

@@ -29,9 +29,9 @@ from patchwright.bot.redis.shared_write_limiter import SharedWriteLimiter
 from patchwright.bot.github.auth import GitHubServer, RequestPolicy, TokenAuth
 from patchwright.resolver.domain import Repo
 
-async def main(redis, api, server, token, rounds):
+async def main(redis, server, token, rounds):
     limiter = SharedWriteLimiter(redis)
-    urls = GitHubServer(github_api_url=api, github_server_url=server)
+    urls = GitHubServer(github_server_url=server)
     auth, policy = TokenAuth(SecretStr(token)), RequestPolicy(write_interval=0)
     async with GitHubForge(auth, urls, policy=policy, write_limiter=limiter) as forge:
         await forge.get_bot_user(Repo(owner="acme", name="sample"))
@@ -53,7 +53,7 @@ async def test_two_processes_create_one_comment_per_tag(short_tmp: Path) -> None
             "acme/sample", {"a.py": "x = 1\n"}, permissions={"patchwright": "write"}
         )
         issue = fake_github.create_issue(repo, title="a is wrong", body="It is.", by="reporter")
-        addresses = (redis, fake_github.api_url, fake_github.server_url)
+        addresses = (redis, fake_github.server_url)
         arguments = (*addresses, fake_github.create_token("patchwright"), str(ROUNDS))
         processes = [
             await asyncio.create_subprocess_exec(

@@ -10,9 +10,8 @@ import pytest
 from pydantic import SecretStr
 
 from patchwright.bot.errors import ForgeUnavailable, UnprocessableRequest
-from patchwright.bot.github.auth import AppAuth, RequestPolicy, TokenAuth
+from patchwright.bot.github.auth import AppAuth, GitHubServer, RequestPolicy, TokenAuth
 from patchwright.bot.github.forge import GitHubForge
-from patchwright.bot.setup.credential_store import github_server_from_url
 from patchwright.demo.github import FakeGitHub, Repository
 from patchwright.resolver.domain import Job, JobId, Repo, User
 from patchwright.resolver.errors import (
@@ -90,7 +89,9 @@ async def test_server_errors_are_retried(fake_github: FakeGitHub, forge: GitHubF
 
 async def test_an_unreachable_server_is_one_clear_error(fake_github: FakeGitHub) -> None:
     access = TokenAuth(SecretStr("ghp_nothing"))
-    async with GitHubForge(access, github_server_from_url("http://127.0.0.1:1"), policy=QUICK) as forge:
+    async with GitHubForge(
+        access, GitHubServer(github_server_url="http://127.0.0.1:1"), policy=QUICK
+    ) as forge:
         with pytest.raises(ForgeUnavailable, match=r"GET repos/acme/sample: connection refused$"):
             await forge.get_repo_facts(SAMPLE)
 

@@ -9,7 +9,7 @@ from typing import cast
 
 from pydantic import SecretStr
 
-from patchwright.bot.github.auth import AppAuth, RequestPolicy, TokenAuth
+from patchwright.bot.github.auth import AppAuth, GitHubServer, RequestPolicy, TokenAuth
 from patchwright.bot.github.forge import GitHubForge
 from patchwright.bot.github.identity import Identity
 from patchwright.bot.github.rest import RestClient
@@ -105,10 +105,8 @@ async def open_deployment(directory: Path) -> AsyncIterator[Deployment]:
             await lease.close()
 
 
-def build_forge(fake_github: FakeGitHub, auth: AppAuth | TokenAuth, api_url: str = "") -> GitHubForge:
-    urls = fake_github.urls
-    if api_url:
-        urls = urls.model_copy(update={"github_api_url": api_url})
+def build_forge(fake_github: FakeGitHub, auth: AppAuth | TokenAuth, server_url: str = "") -> GitHubForge:
+    urls = GitHubServer(github_server_url=server_url) if server_url else fake_github.urls
     return GitHubForge(auth, urls, policy=FAST_POLICY)
 
 

@@ -58,8 +58,7 @@ async def test_an_outage_and_its_end_are_logged_once_each(
         open_deployment(short_tmp) as deployment,
         UnreliableProxy(deployment.fake_github.server_url) as proxy,
     ):
-        url = deployment.fake_github.api_url.replace(deployment.fake_github.server_url, proxy.url)
-        async with build_forge(deployment.fake_github, app_auth(deployment.app), url) as forge:
+        async with build_forge(deployment.fake_github, app_auth(deployment.app), proxy.url) as forge:
             reconciler = replace(deployment, forge=forge).build_reconciler(NO_GRACE, has_webhook=has_webhook)
             running = asyncio.create_task(reconciler.run())
             add_labeled_issue(deployment)
@@ -140,9 +139,8 @@ async def open_reconciler(
     deployment: Deployment, proxy: UnreliableProxy, auth: AppAuth | TokenAuth
 ) -> AsyncIterator[Reconciler]:
     """Yields a reconciler that polls once, and then only asks for redeliveries."""
-    url = deployment.fake_github.api_url.replace(deployment.fake_github.server_url, proxy.url)
     config = ReconcilerConfig(replace(NO_GRACE, poll_interval=1e6), (SAMPLE,))
-    async with build_forge(deployment.fake_github, auth, url) as forge:
+    async with build_forge(deployment.fake_github, auth, proxy.url) as forge:
         yield Reconciler(
             *(forge, deployment.lease, deployment.handler, "one", config), deployment.fake_github.now
         )

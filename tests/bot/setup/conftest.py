@@ -166,9 +166,7 @@ async def server(short_tmp: Path) -> AsyncIterator[UnconfiguredServer]:
             "PATCHWRIGHT_SANDBOX": "local",
             "PATCHWRIGHT_SANDBOX_FEATURES": "none",
             "PATCHWRIGHT_RISK_THRESHOLD": "never",  # the scripts write outside of the work tree
-            "PATCHWRIGHT_GITHUB_WRITE_INTERVAL": "0",  # the fake GitHub has no rate limits
             "PYTHONPATH": str(Path.cwd()),
-            "GITHUB_API_URL": fake_github.api_url,
             "GITHUB_SERVER_URL": fake_github.server_url,
         }
         yield UnconfiguredServer(fake_github, repo, issue, fake_model, short_tmp, environment)

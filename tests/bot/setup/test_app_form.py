@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from patchwright.bot.errors import ForgeUnavailable
+from patchwright.bot.github.auth import GitHubServer
 from patchwright.bot.setup.app_api import check_github_reachable
 from patchwright.bot.setup.app_form import AppForm, parse_app_form
-from patchwright.bot.setup.credential_store import github_server_from_url
 from patchwright.resolver.settings.settings import Settings
 
 WEBHOOK = {"server_url": "", "organization": "", "public_url": "", "reach": "webhook"}
@@ -47,7 +47,7 @@ async def test_a_server_that_is_not_github_is_reported(status: str, is_github: b
 
     async with await asyncio.start_server(respond, "127.0.0.1", 0) as server:
         host = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        check = check_github_reachable(github_server_from_url(f"http://{host}"), None)
+        check = check_github_reachable(GitHubServer(github_server_url=f"http://{host}"), None)
         if is_github:
             await check
         else:

@@ -12,6 +12,7 @@ from pydantic import SecretStr
 
 from patchwright.bot.composition import composition_root
 from patchwright.bot.credentials import collect_secrets
+from patchwright.bot.github.auth import GitHubServer
 from patchwright.bot.setup import credential_store
 from patchwright.bot.setup.app_form import AppForm, parse_app_form
 from patchwright.bot.setup.credential_key import KeySettings, default_key_file
@@ -19,7 +20,6 @@ from patchwright.bot.setup.credential_store import (
     ModelConnection,
     RegisteredApp,
     StoredSetup,
-    github_server_from_url,
 )
 from patchwright.bot.setup.setup_code import MAX_WRONG_CODES, VALID_SECONDS, SetupCode, SetupSession
 from patchwright.resolver.errors import SettingsError
@@ -27,7 +27,7 @@ from patchwright.resolver.settings.settings import Settings
 
 APP = RegisteredApp(
     id=7, slug="bot", html_url="https://github.com/apps/bot", client_id="Iv1", client_secret="c" * 20,
-    private_key="-----BEGIN RSA PRIVATE KEY-----", webhook_secret="w" * 20, server=github_server_from_url("https://github.com"),
+    private_key="-----BEGIN RSA PRIVATE KEY-----", webhook_secret="w" * 20, server=GitHubServer(github_server_url="https://github.com"),
     public_url="https://bot.example",
 )  # fmt: skip
 MODEL = ModelConnection(model="openai/gpt-4o", model_api_key="sk-kept", model_base_url="https://m.example")
@@ -78,9 +78,9 @@ def test_explicit_settings_override_saved_ones_group_by_group(tmp_path: Path) ->
 
 
 def test_a_saved_key_is_not_sent_to_another_github(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"GITHUB_API_URL is not a URL of https://github\.com"):
-        settings(tmp_path, StoredSetup(app=APP), GITHUB_API_URL="https://evil.example/api/v3")
-    same = settings(tmp_path, StoredSetup(app=APP), GITHUB_API_URL="https://api.github.com/")
+    with pytest.raises(SettingsError, match=r"GITHUB_SERVER_URL is not https://github\.com"):
+        settings(tmp_path, StoredSetup(app=APP), GITHUB_SERVER_URL="https://evil.example")
+    same = settings(tmp_path, StoredSetup(app=APP), GITHUB_SERVER_URL="https://github.com/")
     assert same.app_id == "7"
 
 
@@ -126,7 +126,7 @@ def test_the_repr_hides_secrets() -> None:
 
 def test_api_urls_are_derived_from_the_server_url() -> None:
     api = {
-        url: github_server_from_url(url).github_api_url
+        url: GitHubServer(github_server_url=url).github_api_url
         for url in ("https://github.com/", "https://a.ghe.com", "https://g.corp/x")
     }
     assert list(api.values()) == [
@@ -134,8 +134,10 @@ def test_api_urls_are_derived_from_the_server_url() -> None:
         "https://api.a.ghe.com",
         "https://g.corp/x/api/v3",
     ]
-    assert github_server_from_url("https://g.corp").graphql_url == "https://g.corp/api/graphql"
-    assert github_server_from_url("https://github.com").graphql_url == "https://api.github.com/graphql"
+    assert GitHubServer(github_server_url="https://g.corp").graphql_url == "https://g.corp/api/graphql"
+    assert (
+        GitHubServer(github_server_url="https://github.com").graphql_url == "https://api.github.com/graphql"
+    )
 
 
 def test_comments_link_to_loopback_urls_only_with_a_webhook(tmp_path: Path) -> None:
@@ -179,35 +181,21 @@ def secrets_on_disk(data: Path) -> list[str]:
 def test_a_copy_of_the_data_directory_contains_no_credential(data: Path) -> None:
     credential_store.save(data, StoredSetup(app=APP, model=MODEL))
     assert secrets_on_disk(data) == []
-    assert credential_store.is_encrypted(data)
+    assert credential_store.has_credentials(data)
     copy = data.parent / "elsewhere" / "data"
     shutil.copytree(data, copy)
     with pytest.raises(
         SettingsError, match=r"cannot be decrypted\. Its key was the file .*data\.key; there is none now"
     ):
         credential_store.load(copy)
-    # Positive control: in clear text, as before, the same search finds them all.
+    # Positive control: in clear text, the same search finds them all.
     shutil.rmtree(data)
     write_clear_text(data)
     assert len(secrets_on_disk(data)) == 4
 
 
-def test_clear_text_is_encrypted_once_and_stays_if_there_is_no_key(data: Path) -> None:
-    write_clear_text(data)
-    credential_store.encrypt_clear_text(data, KeySettings(file=Path("/proc/no/key")))
-    assert credential_store.is_encrypted(data) is False
-    assert credential_store.load(data) == StoredSetup(app=APP, model=MODEL)
-    credential_store.encrypt_clear_text(data, KeySettings())
-    assert secrets_on_disk(data) == []
-    encrypted = credential_store.store_path(data).read_bytes()
-    credential_store.encrypt_clear_text(data, KeySettings())
-    assert credential_store.store_path(data).read_bytes() == encrypted
-    assert credential_store.load(data) == StoredSetup(app=APP, model=MODEL)
-
-
 def test_nothing_is_created_where_nothing_is_saved(data: Path) -> None:
-    credential_store.encrypt_clear_text(data, KeySettings())
-    assert credential_store.is_encrypted(data) is None
+    assert not credential_store.has_credentials(data)
     assert credential_store.load(data) == StoredSetup()
     assert not default_key_file(data).exists()
 
@@ -232,6 +220,9 @@ def test_settings_name_the_key_of_saved_credentials(data: Path) -> None:
     environ = {"PATCHWRIGHT_DATA": str(data), "HOME": str(data), "PATCHWRIGHT_CREDENTIALS_KEY": key}
     loaded = composition_root.read_settings({}, environ, None, data)
     assert loaded.model == MODEL.model
+    credential_store.save(data, StoredSetup(model=MODEL), KeySettings(file=data / "key"))
+    environ["PATCHWRIGHT_CREDENTIALS_KEY"] = f"file:{data / 'key'}"
+    assert composition_root.read_settings({}, environ, None, data).model == MODEL.model
     assert collect_secrets(loaded, {}).mask(key) == "<secret-hidden>"
 
 
@@ -241,9 +232,9 @@ def test_an_unusable_key_is_reported_without_quoting_it(data: Path) -> None:
     ) as caught:
         credential_store.save(data, StoredSetup(), KeySettings(key=SecretStr("hunter2")))
     assert "hunter2" not in str(caught.value)
-    with pytest.raises(SettingsError, match=r"/proc/no/key .*set PATCHWRIGHT_CREDENTIALS_KEY_FILE to a file"):
+    with pytest.raises(SettingsError, match=r"/proc/no/key .*set PATCHWRIGHT_CREDENTIALS_KEY to file:PATH"):
         credential_store.save(data, StoredSetup(), KeySettings(file=Path("/proc/no/key")))
-    assert credential_store.is_encrypted(data) is None
+    assert not credential_store.has_credentials(data)
 
 
 def test_changed_credentials_are_rejected(data: Path) -> None:

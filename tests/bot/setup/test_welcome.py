@@ -98,7 +98,6 @@ async def welcome_page(data: Path) -> AsyncIterator[tuple[RedisStores, httpx.Asy
         created = fake_github.create_app()
         nowhere = GitHubServer(
             github_server_url="http://127.0.0.1:1",
-            github_api_url="http://127.0.0.1:1/api/v3",
         )
         app = RegisteredApp(
             id=created.id,

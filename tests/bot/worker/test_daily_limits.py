@@ -72,7 +72,7 @@ def named(number: int, **but: object) -> Job:
 async def test_a_request_in_a_locked_thread_is_rejected_without_a_comment(
     quotas: Quotas, tmp_path: Path
 ) -> None:
-    limited = LimitedJobs(quotas, Settings(data=tmp_path, user_runs_per_day=1))
+    limited = LimitedJobs(quotas, Settings(data=tmp_path, runs_per_day=1))
     assert await limited.ask(named(1)) == DONE
     limited.forge.locked = True
     assert isinstance(await limited.ask(named(2)), Rejected)
@@ -82,30 +82,31 @@ async def test_a_request_in_a_locked_thread_is_rejected_without_a_comment(
 async def test_a_user_has_a_daily_limit_and_is_told_when_it_is_reached(
     quotas: Quotas, tmp_path: Path
 ) -> None:
-    limited = LimitedJobs(quotas, Settings(data=tmp_path, user_runs_per_day=2))
+    limited = LimitedJobs(quotas, Settings(data=tmp_path, runs_per_day=2))
     for number in (1, 2):
         assert await limited.ask(named(number)) == DONE
     assert await limited.ask(named(2)) == DONE  # The same job again, as after a kill.
     refused = await limited.ask(named(3))
     assert isinstance(refused, Rejected)
-    assert await limited.ask(named(4, requester=User(id=6, login="other"))) == DONE
+    elsewhere = Repo(owner="acme", name="other")
+    assert await limited.ask(named(4, requester=User(id=6, login="other"), repo=elsewhere)) == DONE
     assert limited.forge.bodies == [
         "You reached your daily limit of 2 runs (setting "
-        "`user_runs_per_day`). Try again after midnight UTC, or ask the operator to raise the limit.\n"
+        "`runs_per_day`). Try again after midnight UTC, or ask the operator to raise the limit.\n"
     ]
 
 
 async def test_a_job_without_a_requester_counts_only_for_the_repository(
     quotas: Quotas, tmp_path: Path
 ) -> None:
-    limited = LimitedJobs(quotas, Settings(data=tmp_path, user_runs_per_day=1, repository_runs_per_day=3))
+    limited = LimitedJobs(quotas, Settings(data=tmp_path, runs_per_day=3))
     for number in range(1, 5):
         outcome = await limited.ask(named(number, requester=None, checks="a" * 40))
         assert (outcome == DONE) == (number <= 3)
 
 
 async def test_a_repository_has_its_own_daily_limit(quotas: Quotas, tmp_path: Path) -> None:
-    limited = LimitedJobs(quotas, Settings(data=tmp_path, repository_runs_per_day=1))
+    limited = LimitedJobs(quotas, Settings(data=tmp_path, runs_per_day=1))
     assert await limited.ask(named(1)) == DONE
     refused = await limited.ask(named(2, requester=User(id=6, login="other")))
     assert isinstance(refused, Rejected)
@@ -113,7 +114,7 @@ async def test_a_repository_has_its_own_daily_limit(quotas: Quotas, tmp_path: Pa
 
 
 async def test_rejected_jobs_do_not_count_towards_daily_limits(quotas: Quotas, tmp_path: Path) -> None:
-    limited = LimitedJobs(quotas, Settings(data=tmp_path, repository_runs_per_day=1, user_runs_per_day=1))
+    limited = LimitedJobs(quotas, Settings(data=tmp_path, runs_per_day=1))
     limited.outcome = Rejected(explanation="stranger may not write to this repository.")
     for number in (1, 2, 3):
         assert await limited.ask(named(number)) == limited.outcome

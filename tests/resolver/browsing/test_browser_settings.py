@@ -165,16 +165,6 @@ async def test_html_and_dom_replace_the_tree_and_name_the_same_elements(web: Web
     assert prompts[2].images
 
 
-async def test_the_last_pages_stay_in_the_prompt_if_the_operator_wants_them(web: Web, tmp_path: Path) -> None:
-    codes = [f"goto('{web.url}/{page}.html')" for page in ("answer", "controls", "away")]
-    for pages, expected in ((1, [False, False]), (2, [False, True]), (3, [True, True])):
-        prompts = await browse(web, tmp_path / str(pages), codes, browser_pages=pages)
-        assert [
-            f"RootWebArea '{title}'" in prompts[3].text for title in ("The answer", "Controls")
-        ] == expected
-        assert "RootWebArea 'Away'" in prompts[3].text and len(prompts[3].images) == 1
-
-
 async def test_only_the_viewport_is_shown_on_request(web: Web, tmp_path: Path) -> None:
     codes = [f"goto('{web.url}/table')"]
     (_, whole) = await browse(web, tmp_path / "whole", codes)

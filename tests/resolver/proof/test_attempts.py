@@ -128,7 +128,7 @@ async def review_work(
 ) -> tuple[list[Verdict | None], list[Event], ScriptedModel]:
     """Finishes several times. Returns the results, the events after the start, and the review model."""
     model = ScriptedModel(script)
-    settings = Settings(data=path, patch_review=True, max_attempts=1).model_copy(update=changes)
+    settings = Settings(data=path, review_model="reviewer", max_attempts=1).model_copy(update=changes)
     deps = RunDependencies(
         settings, model, LocalSandboxes(path, {}), WorkspaceFactory(path), FileLogStore(path), Secrets()
     )
@@ -178,7 +178,7 @@ async def test_a_patch_without_proof_comes_back_once_with_the_review(tmp_path: P
 async def test_a_patch_whose_own_tests_fail_comes_back(tmp_path: Path) -> None:
     verdict = make_verdict("unproven", "F").model_copy(update={"patch_tests_failing": ("t.py::0",)})
     results, events, _ = await review_work(
-        tmp_path, [], verdict, ReplyUsage(model="m"), patch_review=False, max_repairs=1
+        tmp_path, [], verdict, ReplyUsage(model="m"), review_model=None, max_repairs=1
     )
     assert results == [None, verdict]
     message = next(event for event in events if isinstance(event, Message))
@@ -233,7 +233,7 @@ async def test_a_patch_is_final_if_the_tests_prove_it_or_the_review_fails(
         ("fixed", {"max_tokens": 1000}, ReplyUsage(model="m", prompt_tokens=950), 1),
         ("fixed", {"max_tokens": 1000}, ReplyUsage(model="m", prompt_tokens=1000), 0),
         ("fixed", {"timeout": 0}, ReplyUsage(model="m"), 0),
-        ("fixed", {"patch_review": False}, ReplyUsage(model="m"), 0),
+        ("fixed", {"review_model": None}, ReplyUsage(model="m"), 0),
         ("empty", {}, ReplyUsage(model="m"), 0),
     ],
 )

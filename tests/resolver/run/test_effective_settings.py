@@ -58,7 +58,7 @@ def test_automatic_settings_are_recorded_with_their_effective_values(tmp_path: P
         "max_steps": 7,
         "max_usd": "0.5",
         "timeout": 60,
-        "planning_interval": 3,
+        "max_repairs": 3,
         "risk_threshold": "never",
     }
     configured = build_run_configured(build_deps(tmp_path, values), RepoConfig(test_command="make check"))
@@ -70,7 +70,7 @@ def test_automatic_settings_are_recorded_with_their_effective_values(tmp_path: P
     )
     assert configured.models == dict.fromkeys(("act", "condense", "browse", "review", "vision"), "scripted")
     assert configured.settings["sandbox"] == "local"  # not `auto`
-    assert (configured.settings["planning_interval"], configured.settings["risk_threshold"]) == (3, "never")
+    assert (configured.settings["max_repairs"], configured.settings["risk_threshold"]) == (3, "never")
     assert isinstance(configured.settings["max_context_tokens"], int)  # not "what the model takes"
     assert configured.repository["test_command"] == "make check"
 
@@ -91,7 +91,7 @@ def test_no_credential_is_recorded(tmp_path: Path) -> None:
         "proxy": f"http://user:{CANARY}@proxy.test",
         "redis_url": url,
         "model_base_url": url,
-        "search_base_url": f"https://search.test/{CANARY}",
+        "search_provider": f"exa=https://search.test/{CANARY}",
         "package_index": url,
         "mcp_servers": {
             "far": {"url": f"https://far.test/{CANARY}", "headers": {"Authorization": CANARY}},
@@ -105,7 +105,7 @@ def test_no_credential_is_recorded(tmp_path: Path) -> None:
         "far": {"at": "far.test:443", "tools": None},
         "near": {"at": "near", "tools": ["add"]},
     }
-    assert configured.settings["search_base_url"] == "search.test:443"
+    assert configured.settings["search_provider"] == "exa"
     # The control: these settings do hold it.
     assert CANARY in str(build_deps(tmp_path, values).settings.model_dump(mode="json")["mcp_servers"])
 
@@ -122,7 +122,7 @@ async def test_a_resumed_run_records_its_settings_again(tmp_path: Path) -> None:
 
 def test_the_run_page_shows_the_settings_and_the_pull_request_the_limits() -> None:
     page = render_run_html(RUN, full_run(), lambda run: None, Secrets())
-    assert "Settings of the run" in page and "planning_interval = 10" in page and "model for act: " in page
+    assert "Settings of the run" in page and "max_repairs = 2" in page and "model for act: " in page
     story = summarize_run(full_run())
     assert story.configuration is not None and story.configuration.version == "0.1.0"
 

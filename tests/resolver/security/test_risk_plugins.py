@@ -9,6 +9,7 @@ from patchwright.resolver.errors import SettingsError
 from patchwright.resolver.pipeline.call_decisions import apply_policy
 from patchwright.resolver.security.risk import RuleAnalyzer
 from patchwright.resolver.settings.settings import Settings
+from patchwright.resolver.tools.policy_tools import RISK_FIELD
 from patchwright.resolver.tools.tool import ActionTool
 from patchwright.runtime.actions import RunShell
 from patchwright.runtime.observations import ActionFailure, Observation, ShellResult
@@ -38,15 +39,17 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
 
 
-async def run_shell(command: str, **chosen: object) -> Observation:
-    """Returns the shell's result with these settings."""
+async def run_shell(command: str, rating: str | None = None, **chosen: object) -> Observation:
+    """Returns the shell's result with these settings. `rating` is what the model says of the risk."""
 
     async def run(action: RunShell) -> Observation:
         return ShellResult(output="", exit_code=0, cwd="/", seconds=0.1)
 
     settings = Settings.model_validate({"data": Path("/data"), **chosen})
     (tool,) = apply_policy([ActionTool(RunShell, run)], settings, RuleAnalyzer("/workspace", "/tmp"))
-    answer: Observation = await tool.execute(RunShell(command=command))  # type: ignore[assignment]
+    answer: Observation = await tool.execute(
+        tool.parse({"command": command} | ({RISK_FIELD: rating} if rating else {}))
+    )  # type: ignore[assignment]
     return answer
 
 
@@ -57,6 +60,12 @@ async def test_a_configured_analyzer_rates_in_addition_to_the_rules() -> None:
     assert isinstance(refused, ActionFailure) and "migrations are run by hand here" in refused.message
     pushed = await run_shell("git push", risk_analyzers="no-migrations")
     assert isinstance(pushed, ActionFailure) and "uploads the work" in pushed.message
+
+
+async def test_the_model_rates_its_own_calls_if_the_analyzers_name_it() -> None:
+    refused = await run_shell("ls", "high", risk_analyzers="no-migrations model")
+    assert isinstance(refused, ActionFailure) and "the agent itself gives this rating" in refused.message
+    assert isinstance(await run_shell("ls", "low", risk_analyzers="model"), ShellResult)
 
 
 async def test_a_configured_policy_replaces_the_default() -> None:

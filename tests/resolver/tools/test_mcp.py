@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from patchwright.resolver.actions import ExternalToolResult
 from patchwright.resolver.llm.model import RawToolCall
-from patchwright.resolver.settings.mcp_server import McpServer
+from patchwright.resolver.settings.run_settings import McpServer
 from patchwright.resolver.tool_actions.unchecked_actions import MalformedCall
 from patchwright.resolver.tools.mcp import connect_mcp_tools
 from patchwright.resolver.tools.mcp_transport import McpConnector

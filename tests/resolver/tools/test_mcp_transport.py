@@ -18,7 +18,7 @@ import pytest
 
 from patchwright.resolver.actions import ExternalToolResult
 from patchwright.resolver.errors import SettingsError
-from patchwright.resolver.settings.mcp_server import McpServer
+from patchwright.resolver.settings.run_settings import McpServer
 from patchwright.resolver.settings.settings import build_settings
 from patchwright.resolver.tools.mcp import connect_mcp_tools
 from patchwright.resolver.tools.mcp_transport import MAX_RESPONSE_BYTES, McpConnector

@@ -40,7 +40,7 @@ def api() -> Iterator[Api]:
 
 
 def build_client(api: Api, provider: str = "tavily", seconds: float = 5) -> HttpSearchClient:
-    return HttpSearchClient(SEARCH_APIS[provider], SecretStr(KEY), base_url=f"{api.url}/", timeout=seconds)  # type: ignore[index]
+    return HttpSearchClient(SEARCH_APIS[provider], SecretStr(KEY), base_url=f"{api.url}/", timeout=seconds)
 
 
 # Requests and responses
@@ -156,7 +156,7 @@ async def test_a_failed_search_is_an_observation(
     api.headers = {"location": f"{api.url}/elsewhere"} if status == 302 else {}
     failed = await build_client(api, provider).search(QUERY)
     assert isinstance(failed, ActionFailure) and says in failed.message
-    assert failed.message.startswith(SEARCH_APIS[provider].name) and KEY not in failed.message  # type: ignore[index]
+    assert failed.message.startswith(SEARCH_APIS[provider].name) and KEY not in failed.message
     assert len(api.requests) == 1  # not retried, and a redirect does not get the key
 
 
