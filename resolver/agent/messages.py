@@ -293,7 +293,7 @@ def _observation_text(observation: AnyObservation) -> str:
         case TextResult(text=text) | Acknowledgment(text=text):
             return text or "[empty]"
         case EditResult(place=place, diff=diff, warning=warning):
-            # Whoever makes an edit knows what the file now says there.
+            # The model that made an edit knows what the file now says there.
             shown = "" if place else _end_with_newline(diff) or "[nothing changed]\n"
             return shown + _edit_facts(observation) + (f"\n[warning: {warning}]" if warning else "")
         case ActionFailure(reason=reason, message=message):
