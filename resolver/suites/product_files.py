@@ -1,6 +1,6 @@
 """Finds changed files that are part of the product although a directory such as `test` or `spec` contains them.
 
-Examples are `django/test/client.py`, and a package that offers helpers for the tests of other projects. Such a file is
+Examples are `shop/test/client.py`, and a package that offers helpers for the tests of other projects. Such a file is
 one that modules of the product import at the base commit, directly or through other files of its directory. The
 search compares texts and executes nothing. Files that are named like tests are never found.
 """
