@@ -99,6 +99,7 @@ class SandboxTransport(ABC):
     def __init__(self) -> None:
         self.hello = Hello(version=PROTOCOL_VERSION)
         """The latest hello message from the server."""
+        self.rejected_key = False  # A client with another key or another version tried to connect.
         self._connection: StreamPair | None = None
 
     @abstractmethod
@@ -177,6 +178,7 @@ class SocketTransport(SandboxTransport):
         finally:
             self._unauthenticated -= 1
         if not is_valid:
+            self.rejected_key = True
             writer.close()
             return
         # The key file is deleted before any command can read it.
@@ -270,7 +272,8 @@ class RemoteSandbox:
                     # request only once, and keeps its result.
                     self._transport.disconnect(connection)
         except TimeoutError as error:
-            raise SandboxLost(f"the sandbox did not respond within {timeout:g} s") from error
+            cause = ": a client had no valid key" if self._transport.rejected_key else ""
+            raise SandboxLost(f"the sandbox did not respond within {timeout:g} s{cause}") from error
         except FrameTooLarge as error:
             raise ProtocolError(f"the sandbox sent {error}") from error
 

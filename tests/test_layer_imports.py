@@ -80,6 +80,19 @@ def test_the_tests_of_a_layer_need_only_this_layer_and_those_below(layer: str) -
     assert {top: file for top, file in read_tests_of(layer).items() if top in others} == {}
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("layer", "absent"), [("runtime", {"patchwright.resolver", "litellm"}), ("resolver", {"docker"})]
+)
+def test_the_tests_of_a_layer_can_be_collected_alone(layer: str, absent: set[str]) -> None:
+    absent |= {"patchwright.sdk", "patchwright.bot", "fastapi", "githubkit", "arq"}
+    program = IMPORTS.format(package="json", absent=absent, vendors=()) + (
+        f"import pytest; sys.exit(pytest.main(['--collect-only', '-q', '-n', '0', 'tests/{layer}', '-m', 'not slow']))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
 def test_the_recorded_model_of_the_tests_needs_no_bot() -> None:
     code = IMPORTS.format(
         package="patchwright.runtime", absent={"patchwright.bot", "patchwright.sdk"}, vendors=()

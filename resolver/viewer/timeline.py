@@ -51,6 +51,7 @@ class TimelineItem:
     blocks: tuple[Block, ...] = ()
     nested: tuple["TimelineItem", ...] = ()
     call_id: str = ""
+    tool: str = ""  # the name of the tool, if the item is a call
     """Id of the tool call; empty if the item is not a call."""
 
 
@@ -179,7 +180,7 @@ class _TimelineBuilder:
             item = self._build_call_item(call, run.results.get(call.id), id, run.started_at, seconds)
             subagents = [subagent for subagent in run.subagents if subagent.call_id == call.id]
             nested = tuple(self._build_subagent_items(subagents, id, run.ancestors, depth))
-            yield replace(item, call_id=call.id, nested=nested)
+            yield replace(item, call_id=call.id, tool=call.action.kind, nested=nested)
 
     def _build_subagent_items(
         self, subagents: list[SubagentSpawned], id: str, ancestors: tuple[RunId, ...], depth: int

@@ -155,7 +155,10 @@ class ActionServer:
                 reply = asyncio.create_task(self._send_response(request, writer))
                 replies.add(reply)
                 reply.add_done_callback(replies.discard)
-        except (asyncio.IncompleteReadError, FrameTooLarge, ValidationError):
+        except (FrameTooLarge, ValidationError) as exc:
+            failure = ActionFailure(reason="malformed", message=f"This is no request: {exc}"[:1000])
+            await write_frame(writer, ActionResponse(id=0, observation=failure))
+        except asyncio.IncompleteReadError:
             return
         finally:
             for reply in replies:

@@ -23,6 +23,8 @@ from patchwright import (
 from patchwright.demo.recorded_model import RecordedTurn
 from patchwright.resolver.errors import WorkspaceError
 from patchwright.runtime.actions import ReplaceText, RunShell
+from patchwright.runtime.docker import sandbox_container
+from patchwright.runtime.errors import SandboxError
 from tests.contracts.runtime_api import API_KEY, serve_runtime_api
 from tests.contracts.workspace_servers import serve_workspaces
 from tests.resolver.git_repository import Repository
@@ -221,21 +223,14 @@ def test_a_conflict_with_a_change_in_the_directory_loses_neither_side(tmp_path: 
     assert b"+two" in saved.read_bytes()
 
 
+def list_containers() -> set[str]:
+    names = ("--format", "{{.Names}}", "--filter", "name=patchwright-workspace-")
+    return set(subprocess.check_output(["docker", "ps", "--all", *names], text=True).split())
+
+
 @pytest.mark.slow
 @pytest.mark.docker
-def test_the_container_is_removed_even_after_an_exception(tmp_path: Path) -> None:
-    def list_containers() -> set[str]:
-        command = [
-            "docker",
-            "ps",
-            "--all",
-            "--format",
-            "{{.Names}}",
-            "--filter",
-            "name=patchwright-workspace-",
-        ]
-        return set(subprocess.check_output(command, text=True).split())
-
+def test_the_container_is_removed_even_after_an_exception() -> None:
     before = list_containers()
     opened = DockerWorkspace(image=BASE_IMAGE, features=(), network="none")
     with pytest.raises(RuntimeError, match="mine"), opened as workspace:
@@ -244,3 +239,16 @@ def test_the_container_is_removed_even_after_an_exception(tmp_path: Path) -> Non
         assert started
         raise RuntimeError("mine")
     assert not started & list_containers()
+
+
+@pytest.mark.slow
+@pytest.mark.docker
+def test_a_container_whose_server_does_not_start_is_removed_and_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = list_containers()
+    monkeypatch.setattr(sandbox_container, "BOOTSTRAP_CODE", "raise SystemExit('no server')")
+    opened = DockerWorkspace(image=BASE_IMAGE, features=(), network="none")
+    with pytest.raises(SandboxError, match=r"(?s)the sandbox did not start .*no server"), opened:
+        raise AssertionError("The server did not start.")
+    assert list_containers() <= before

@@ -10,7 +10,7 @@ import pytest
 from patchwright.demo.github import Comment
 from patchwright.demo.recorded_model import RecordedTurn
 from patchwright.resolver.domain import Job, Published, Rejected, ThreadSnapshot
-from patchwright.resolver.events import Message
+from patchwright.resolver.events import Message, ModelReply
 from patchwright.runtime.actions import RunShell
 from tests.end_to_end.conftest import CODE, FIX_TURNS, RunningServer, Scenario
 
@@ -108,7 +108,11 @@ async def test_a_comment_during_a_run_reaches_the_agent_before_its_next_step_onc
         await asyncio.sleep(3)
     requests = [str(request["messages"]) for request in scenario.endpoint.requests]
     mentioned = ["> keep the signature" in request for request in requests]
-    assert mentioned.index(True) <= 2
+    events = [
+        e for e in scenario.trajectory() if isinstance(e, ModelReply) or getattr(e, "source", "") == "comment"
+    ]
+    replies_before = next(number for number, e in enumerate(events) if isinstance(e, Message))
+    assert mentioned.index(True) == replies_before <= 2  # the next prompt contains it
     assert all(request.count("> keep the signature") == 1 for request in requests[mentioned.index(True) :])
     assert not any("obey me" in request or "delete everything" in request for request in requests)
     (message,) = [e for e in scenario.trajectory() if isinstance(e, Message) and e.source == "comment"]

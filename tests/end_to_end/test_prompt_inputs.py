@@ -12,7 +12,7 @@ import pytest
 from patchwright.demo.recorded_model import RecordedCall, RecordedTurn
 from patchwright.resolver.actions import ExternalToolResult
 from patchwright.resolver.domain import Outcome, Published
-from patchwright.resolver.events import Message, ToolResult
+from patchwright.resolver.events import Message, ModelReply, SystemPrompt, ToolResult
 from patchwright.resolver.llm.model import RawToolCall
 from patchwright.resolver.rendering.jinja_templates import set_template_directory
 from patchwright.resolver.rendering.template_renderer import render_prompt
@@ -40,6 +40,17 @@ RELEASE = "---\nname: release\ndescription: How a change is announced.\n---\nAdd
 
 def first_message(scenario: Scenario) -> Message:
     return next(event for event in scenario.trajectory() if isinstance(event, Message))
+
+
+async def test_the_first_event_that_the_model_sees_is_the_prompt_with_all_its_tools(
+    scenario: Scenario,
+) -> None:
+    await scenario.script_model(*FIX_TURNS)
+    assert isinstance(await scenario.resolve(), Published)
+    prompt = next(e for e in scenario.trajectory() if isinstance(e, SystemPrompt | Message | ModelReply))
+    assert isinstance(prompt, SystemPrompt)
+    (sent, *_) = scenario.endpoint.requests
+    assert (sent["messages"][0]["content"], sent["tools"]) == (prompt.text, list(prompt.tools))
 
 
 async def test_a_skill_is_triggered_by_a_keyword_and_another_is_read_on_demand(

@@ -220,6 +220,12 @@ HUNG = run(exit_code=None, problem="the tests did not finish within 9 s and were
 EMPTY = run(exit_code=5, problem="pytest found no tests")
 
 
+def test_a_new_test_proves_nothing_if_the_repositorys_tests_did_not_run() -> None:
+    for before, after, kind in ((ABSENT, ABSENT, "untested"), (ABSENT, run(".."), "unproven")):
+        evidence = Evidence(before, after, patch_tests=brought("..", ".F"))
+        assert decide_verdict(PATCH, evidence).kind == kind
+
+
 @pytest.mark.parametrize(
     ("before", "after", "again", "kind"),
     [

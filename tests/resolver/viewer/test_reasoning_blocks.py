@@ -36,7 +36,10 @@ def test_the_reasoning_of_a_step_is_folded_and_its_calls_have_their_ids() -> Non
     ]
     assert "<b>the" not in folded
     assert not any(each in html for each in ("c2lnbmVk", "b3BhcXVl", SECRET))
-    assert re.findall(r'class="call-id"[^>]*>([^<]+)<', html) == ["toolu_01", "toolu_01.1"]
+    assert re.findall(r'class="call-id"[^>]*>([^<]+)<', html) == [
+        "run_shell toolu_01",
+        "think toolu_01.1",
+    ]
 
 
 def test_the_arguments_of_each_call_are_on_the_page_in_full() -> None:

@@ -18,7 +18,7 @@ from patchwright.runtime.execution.executor import Executor
 from patchwright.runtime.observations import ActionFailure, ShellResult
 from patchwright.runtime.remote_sandbox import RemoteSandbox, SocketTransport
 from patchwright.runtime.sandbox import Sandbox
-from patchwright.runtime.wire_protocol import KEY_FILE, SOCKET_NAME
+from patchwright.runtime.wire_protocol import KEY_FILE, SOCKET_NAME, ActionResponse, read_frame
 
 
 @asynccontextmanager
@@ -60,6 +60,16 @@ async def test_an_action_with_a_bug_fails_alone_and_names_the_error(
     assert [(record.levelno, record.__dict__["action"]) for record in logged] == [
         (logging.ERROR, "view_file")
     ]
+
+
+async def test_a_request_that_is_no_action_is_answered_with_the_reason(short_tmp: Path) -> None:
+    async with asyncio.timeout(30), open_sandbox(short_tmp, remote=True) as sandbox:
+        assert isinstance(sandbox, RemoteSandbox)
+        reader, writer = await sandbox._transport.get_connection(timeout=30)
+        writer.write(len(body := b'{"id": 1, "action": {"kind": "fly"}}').to_bytes(4, "big") + body)
+        reply = ActionResponse.model_validate_json(await read_frame(reader, 1 << 20))
+    assert reply.id == 0 and isinstance(reply.observation, ActionFailure)
+    assert reply.observation.reason == "malformed" and "'fly'" in reply.observation.message
 
 
 def test_what_executes_a_tool_is_built_at_its_first_call(tmp_path: Path) -> None:
