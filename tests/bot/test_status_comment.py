@@ -236,7 +236,7 @@ async def test_a_preempted_edit_is_made_later(scenario: CommentScenario) -> None
 
 FAILURES = [
     (ModelBusy("too many requests"), "The model provider failed. Try again later."),
-    (QuotaExceeded("no credit"), "A new attempt will fail until someone fixes the cause."),
+    (QuotaExceeded("no credit"), "The model provider rejects the request. A new attempt will fail"),
     (ModelUnreachable("no such host"), "The connection to the model provider failed. A new attempt will fail"),
     (ModelConnectionFailed("refused"), "The connection to the model provider failed. Try again later."),
     (ForgeUnavailable("502"), "GitHub failed. Try again later."),
@@ -245,7 +245,7 @@ FAILURES = [
     (WorkspaceError("x"), "The repository could not be read or written. A new attempt will fail"),
     (SettingsError("x"), "This is a setting of the server: its operator has to correct it. Then repeat the request."),
     (EngineUnavailable("x"), "The container engine for my sandboxes failed. A new attempt will fail"),
-    (ImageUnavailable("x"), "A new attempt will fail until someone fixes the cause."),
+    (ImageUnavailable("x"), "The image of my sandboxes cannot be used. A new attempt will fail"),
     (SandboxLost("x"), "My sandbox failed. Try again later."),
     (QueueDown("x"), "My data store failed. Try again later."),
     (JobAbandoned("x"), ("This is a bug in Patchwright. A new attempt will fail until someone fixes the "
@@ -266,7 +266,7 @@ async def test_a_failure_ends_the_status_comment_and_a_cancellation_is_no_failur
 ) -> None:
     await report_failure(scenario.forge, scenario.job, ModelAccessDenied("The key is refused."))
     assert scenario.comment == (
-        "**Not done.** The key is refused. "
+        "**Not done.** The key is refused. The model provider rejects the request. "
         "A new attempt will fail until someone fixes the cause.\n\n"
         f"I proposed no change. An operator can find the log under the run `{RUN}`.\n"
     )

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from patchwright.resolver.agent.condenser import Condenser, extend_trajectory
 from patchwright.resolver.agent.messages import build_messages
 from patchwright.resolver.events import Entry, Event, ModelReply, Trajectory
+from patchwright.resolver.llm.model import AssistantMessage
 from patchwright.resolver.run_events import Condensation
 from tests.resolver.agent.test_condenser import CONDENSERS, START, done
 from tests.resolver.agent.test_messages import assert_paired, logs, trajectory
@@ -37,6 +38,16 @@ def condensed_logs(draw: st.DrawFn) -> tuple[Event, ...]:
 @given(condensed_logs())
 def test_any_condensed_log_renders_to_paired_messages(events: tuple[Event, ...]) -> None:
     assert_paired(build_messages(trajectory(*events)))
+
+
+@settings(deadline=None)
+@given(condensed_logs())
+def test_a_reply_that_is_kept_keeps_its_signed_reasoning(events: tuple[Event, ...]) -> None:
+    run = trajectory(*events)
+    thoughts = {reply.calls[0].id: reply.reasoning for reply in run.replies() if reply.calls}
+    for message in build_messages(run):
+        if isinstance(message, AssistantMessage) and message.tool_calls:
+            assert message.reasoning == thoughts[message.tool_calls[0].id]
 
 
 @settings(deadline=None)

@@ -257,6 +257,9 @@ ACTIONS = st.sampled_from(
 )
 
 
+REASONING = st.sampled_from([(), ({"type": "thinking", "thinking": "Hm.", "signature": "c2ln"},)])
+
+
 @st.composite
 def logs(draw: st.DrawFn) -> tuple[Event, ...]:
     """Events in any order, including those that no agent writes."""
@@ -271,7 +274,8 @@ def logs(draw: st.DrawFn) -> tuple[Event, ...]:
         elif kind == "decided":
             new = [f"c{len(ids) + n}" for n in range(draw(st.integers(0, 3)))]
             ids += new
-            events.append(decided(*((id, draw(ACTIONS)) for id in new), thought=draw(st.text(max_size=3))))
+            reply = decided(*((id, draw(ACTIONS)) for id in new), thought=draw(st.text(max_size=3)))
+            events.append(reply.model_copy(update={"reasoning": draw(REASONING)}))
         else:
             answer = tool_result if draw(st.booleans()) else drawn
             events.append(answer(draw(st.sampled_from([*ids, "orphan"]))))
