@@ -33,11 +33,9 @@ class Extensible(FrozenModel):
     @model_validator(mode="wrap")
     @classmethod
     def _choose_class(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        if not isinstance(value, dict):
-            return handler(value)
-        if "kind" not in value:
-            if cls.__name__.startswith("Base"):
-                raise ValueError("the field `kind` is missing")
+        if isinstance(value, dict) and "kind" not in value and cls.__name__.startswith("Base"):
+            raise ValueError("the field `kind` is missing")
+        if not isinstance(value, dict) or "kind" not in value:
             return handler(value)
         fields = {key: field for key, field in value.items() if key != "kind"}
         chosen = cls._find_class(str(value["kind"]))

@@ -2,16 +2,14 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, HTTPException, Path, Query, Request, Response, Security
+from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
 from fastapi import Depends as Depend
 from pydantic import ConfigDict, Field
 
-from patchwright.bot.api.authentication import require_scopes
-from patchwright.bot.api.conversation_routes import Service
+from patchwright.bot.api.conversation_routes import Reader, Service, Writer
 from patchwright.bot.api.openapi import problems
 from patchwright.bot.conversation_models import WorkspaceRecord, WorkspaceSpec
 from patchwright.bot.conversations.server_workspace import ServerWorkspace
-from patchwright.bot.redis.api_keys import ApiKey
 from patchwright.runtime.frozen_model import FrozenModel
 from patchwright.sdk.base_workspace import CommandOutput
 
@@ -20,8 +18,6 @@ router = APIRouter(prefix="/workspaces", tags=["workspaces"])
 BINARY = {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
 BINARY_BODY = {"requestBody": {"required": True, **BINARY}}
 
-Reader = Annotated[ApiKey, Security(require_scopes, scopes=["conversations:read"])]
-Writer = Annotated[ApiKey, Security(require_scopes, scopes=["conversations:write"])]
 FilePath = Annotated[
     str, Query(min_length=1, max_length=4096, description="Path, relative to the work tree or absolute.")
 ]

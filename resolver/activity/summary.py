@@ -1,5 +1,6 @@
 """Summarizes a run for a reviewer, from its log."""
 
+from collections import Counter
 from decimal import Decimal
 from typing import Literal
 
@@ -63,6 +64,8 @@ class Summary(FrozenModel):
     """Result of the environment setup; None if no setup was needed."""
     browsing_tasks: tuple[BrowsingTask, ...] = ()
     """Tasks of browsing agents. The steps of these agents are included in `usage`."""
+    tool_calls: tuple[tuple[str, int, int], ...] = ()
+    """See `count_tool_calls`."""
     plan: tuple[PlanItem, ...] = ()
     """The agent's latest plan."""
     configuration: RunConfigured | None = None
@@ -112,12 +115,24 @@ def summarize_run(trajectory: Trajectory) -> Summary:
         browsing_tasks=tuple(
             _browsing_task(*subagent) for subagent in trajectory.subagents() if subagent[0].role == "browse"
         ),
+        tool_calls=count_tool_calls(trajectory),
         plan=latest_plan(trajectory),
         configuration=configuration,
         is_plan=get_task(trajectory) == "plan",
         has_reproduced=has_reproduced(trajectory),
         requested_usd=_requested_usd(trajectory),
         dashboard_url=_dashboard_url(started.job.id, trajectory.run_configured),
+    )
+
+
+def count_tool_calls(trajectory: Trajectory) -> tuple[tuple[str, int, int], ...]:
+    """Returns the name of each tool, the number of its calls, and their percentage of all calls. The most
+    used tool comes first.
+    """
+    calls = Counter(call.action.kind for call in iter_calls(trajectory))
+    return tuple(
+        (name.replace("_", " "), count, round(100 * count / calls.total()))
+        for name, count in calls.most_common()
     )
 
 

@@ -215,7 +215,7 @@ def _find_repeated_verdict(trajectory: Trajectory) -> Verdict | None:
 
 async def _with_review(verdict: Verdict, log: RunLog, deps: RunDependencies, patch: Patch) -> Verdict:
     settings, started = deps.settings, log.trajectory.run_started
-    if not settings.patch_review or verdict.kind == "empty" or started is None:
+    if settings.review_model is None or verdict.kind == "empty" or started is None:
         return verdict
     if _is_over_limit(log, deps):
         return verdict  # a review must not make the run exceed its limits

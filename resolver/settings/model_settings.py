@@ -76,8 +76,3 @@ class ModelSettings(FrozenModel):
     """Prices of models in dollars per million tokens, by model name. Set them for models without a public
     price.
     """
-
-    @property
-    def patch_review(self) -> bool:
-        """True if a second model reviews the patch."""
-        return self.review_model is not None

@@ -4,18 +4,18 @@ log is never executed.
 
 import base64
 import hashlib
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC
 
 from patchwright.resolver.activity.finish_checks import last_finish, list_points_to_check
+from patchwright.resolver.activity.summary import count_tool_calls
 from patchwright.resolver.descriptions import label_verdict, name_thread
 from patchwright.resolver.domain import InputRequired, Published, Rejected, Reported, RunId, Usage, Verdict
 from patchwright.resolver.events import Trajectory
 from patchwright.resolver.masking import mask_trajectory
 from patchwright.resolver.rendering import filters, jinja_templates
-from patchwright.resolver.run_calls import iter_calls, latest_plan
+from patchwright.resolver.run_calls import latest_plan
 from patchwright.resolver.run_events import RunConfigured
 from patchwright.resolver.run_results import TestRun
 from patchwright.resolver.run_task import is_question
@@ -363,17 +363,6 @@ def _build_test_runs(verdict: Verdict | None, max_text_length: int) -> list[tupl
         for label, test_run in runs
         if test_run is not None
     ]
-
-
-def count_tool_calls(trajectory: Trajectory) -> tuple[tuple[str, int, int], ...]:
-    """Returns the name of each tool, the number of its calls, and their percentage of all calls. The most
-    used tool comes first.
-    """
-    calls = Counter(call.action.kind for call in iter_calls(trajectory))
-    return tuple(
-        (name.replace("_", " "), count, round(100 * count / calls.total()))
-        for name, count in calls.most_common()
-    )
 
 
 def _build_patch_block(content: bytes, max_text_length: int) -> DiffBlock:

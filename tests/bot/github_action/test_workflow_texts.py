@@ -321,7 +321,7 @@ async def test_the_job_summary_of_a_canceled_run_says_what_was_done_and_how_to_c
         "I cannot resume this run, because a later workflow run cannot read its log. "
         "**To start over,** comment `@agent retry`.\n\n"
         "<details><summary>How the agent worked: 1 step</summary>\n\n"
-        "- **1** `$ make`: exit code 0: done\n\n</details>"
+        "- **1** `$ make`: exit code 0: done\n\nCalls: run shell 1 (100 %)\n\n</details>"
     )
 
 

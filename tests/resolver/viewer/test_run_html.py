@@ -12,6 +12,7 @@ from typing import get_args
 import pytest
 
 from patchwright import templates
+from patchwright.resolver.activity.summary import count_tool_calls
 from patchwright.resolver.domain import JobId, ModelReview, Rejected, RunId
 from patchwright.resolver.events import (
     Event,
@@ -31,7 +32,7 @@ from patchwright.resolver.tool_actions.subagent_actions import Browse, Delegate
 from patchwright.resolver.tool_actions.unchecked_actions import CallTool, MalformedCall
 from patchwright.resolver.viewer.blocks import ImageCollection, build_diff_block
 from patchwright.resolver.viewer.cost_curve import build_cost_curve
-from patchwright.resolver.viewer.run_html import MAX_FILE_BYTES, count_tool_calls, render_run_html
+from patchwright.resolver.viewer.run_html import MAX_FILE_BYTES, render_run_html
 from patchwright.runtime.actions import ReplaceText, RunPython, RunShell, UseBrowser, ViewFile
 from patchwright.runtime.observations import ActionFailure, CellResult, EditResult, ImageData, TextResult
 from patchwright.runtime.tool_action import PlanItem
