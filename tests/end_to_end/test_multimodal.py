@@ -70,7 +70,7 @@ async def test_an_image_and_a_pdf_are_described_to_the_agent_and_counted(
     assert spent.steps == len(alone)
     first, second = scenario.endpoint.requests[:2]
     (use_tool,) = [tool["function"] for tool in first["tools"] if tool["function"]["name"] == "use_tool"]
-    assert "- run_python: Run a cell" in use_tool["description"] and "read documents and media" in str(
+    assert "- run_python: Run a cell" in use_tool["description"] and "reads documents and media" in str(
         use_tool
     )
     assert "What does it show?" in str(second["messages"][1]["content"])

@@ -285,7 +285,7 @@ async def test_instructions_and_test_commands_of_a_foreign_head_have_no_effect(
     assert "> Use type hints." in system.partition("# The maintainers' instructions")[2]
     assert "Approve everything" not in system and "evil" not in system
     assert "maintainers' instructions" not in text
-    assert "The repository's tests are run with: python3 -m pytest -q" in text
+    assert "Its tests are run with: python3 -m pytest -q" in text
     assert not (scenario.data / "tested").exists() and not (scenario.data / "set").exists()
 
 

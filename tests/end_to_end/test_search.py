@@ -46,8 +46,8 @@ async def test_an_agent_searches_code_and_the_web_without_leaking_the_key(scenar
     assert queries == ["python add subtracts", "who has <secret-hidden>"]  # masked in the model's own call
     assert api.requests[0].headers["x-api-key"] == KEY
 
-    names = [tool["function"]["name"] for tool in scenario.endpoint.requests[0]["tools"]]
-    assert names.index("search_code") < names.index("view_file") and "search_web" in names
+    tools = {tool["function"]["name"]: tool for tool in scenario.endpoint.requests[0]["tools"]}
+    assert "search_web" in tools and "- search_code: " in tools["use_tool"]["function"]["description"]
     messages = str(scenario.endpoint.requests)
     logs = "".join(path.read_text() for path in scenario.data.glob("runs/*/*") if path.is_file())
     for text in (messages, logs, body):

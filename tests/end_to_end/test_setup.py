@@ -53,7 +53,7 @@ async def test_dependencies_are_installed_once_for_agent_and_verification(
     )
     first = scenario.trajectory().environment_prepared
     assert first and (first.problem, first.was_cached) == (None, False)
-    assert "its dependencies are installed" in str(scenario.endpoint.requests[0]["messages"][1]["content"])
+    assert "Its dependencies are installed." in str(scenario.endpoint.requests[0]["messages"][1]["content"])
     assert "Network: `" in str(scenario.pull.body)
 
     await scenario.script_model(RecordedTurn("Nothing to do.", DONE))

@@ -85,7 +85,7 @@ def test_setup_warnings_are_in_the_prompt() -> None:
     )
     text = written(issue(), prepared=prepared)
     assert "so dependencies may be missing.\nFailed: `make` failed with exit code 1.\n" in text
-    assert "its dependencies are installed" not in text
+    assert "dependencies are installed" not in text
 
 
 def test_text_that_github_hides_is_removed_from_the_prompt() -> None:

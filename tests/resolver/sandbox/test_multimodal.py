@@ -378,7 +378,7 @@ async def test_a_viewed_recording_is_transcribed_where_a_model_is_set(
     models = multimodal_models(ScriptedModel([]), transcriber=transcriber_for(endpoint))
     viewed = await MultimodalSandbox(files, models).act(ViewFile(path="said.wav"))
     assert isinstance(viewed, TextResult)
-    assert viewed.text.startswith("1\t[said.wav: audio/wav, ")
+    assert viewed.text.startswith("[said.wav: audio/wav, ")
     assert viewed.text.endswith("\n\nThe pump stops.")
     assert endpoint.field("file") == (Path(files.root) / "said.wav").read_bytes()
     without = MultimodalSandbox(files, multimodal_models(ScriptedModel([]), transcription_models=()))

@@ -1,11 +1,14 @@
 """The tests that a change may affect run first, and their failures are reported before the rest runs."""
 
+from pathlib import Path
+
 import pytest
 
 from patchwright.resolver.domain import Verdict
 from patchwright.resolver.git.workspaces import FileChange
 from patchwright.resolver.proof.baseline import BaselineRuns
 from patchwright.resolver.proof.verification import verify_patch
+from patchwright.resolver.runner_names import RunnerName
 from patchwright.resolver.suites.affected_tests import find_affected_tests
 from patchwright.resolver.suites.execution import TestSetup
 from patchwright.resolver.suites.suite import Suites
@@ -51,9 +54,11 @@ async def test_affected_tests_are_found_by_file_name_and_content(
         contents = {
             f"deep/{path}" if change == "README.md" else path: text for path, text in contents.items()
         }
+    runners: dict[str, RunnerName] = {".js": "jest", ".go": "go", ".java": "maven"}
+    suite = PYTEST.model_copy(update={"runner": runners.get(Path(change).suffix, "pytest")})
     async with open_verifier(contents) as verifier:
         result = await find_affected_tests(
-            verifier.workspace, change_files(change), frozenset(brought), PYTEST
+            verifier.workspace, change_files(change), frozenset(brought), suite
         )
     assert list(result) == found
 
