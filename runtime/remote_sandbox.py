@@ -99,7 +99,9 @@ class SandboxTransport(ABC):
     def __init__(self) -> None:
         self.hello = Hello(version=PROTOCOL_VERSION)
         """The latest hello message from the server."""
-        self.rejected_key = False  # A client with another key or another version tried to connect.
+        self.was_rejecting = (
+            False  # The last client that tried to connect had another key or another version.
+        )
         self._connection: StreamPair | None = None
 
     @abstractmethod
@@ -178,14 +180,14 @@ class SocketTransport(SandboxTransport):
         finally:
             self._unauthenticated -= 1
         if not is_valid:
-            self.rejected_key = True
+            self.was_rejecting = self._connection is None
             writer.close()
             return
         # The key file is deleted before any command can read it.
         (self._directory / KEY_FILE).unlink(missing_ok=True)
         async with self._changed:
             self.disconnect()
-            self._connection, self.hello = (reader, writer), hello
+            self._connection, self.hello, self.was_rejecting = (reader, writer), hello, False
             self._changed.notify_all()
 
 
@@ -272,7 +274,7 @@ class RemoteSandbox:
                     # request only once, and keeps its result.
                     self._transport.disconnect(connection)
         except TimeoutError as error:
-            cause = ": a client had no valid key" if self._transport.rejected_key else ""
+            cause = ": its key or its version is wrong" if self._transport.was_rejecting else ""
             raise SandboxLost(f"the sandbox did not respond within {timeout:g} s{cause}") from error
         except FrameTooLarge as error:
             raise ProtocolError(f"the sandbox sent {error}") from error

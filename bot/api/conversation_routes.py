@@ -5,7 +5,6 @@ import contextlib
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, HTTPException, Path, Query, Response, Security, WebSocket
-from fastapi.exceptions import RequestValidationError
 from fastapi.websockets import WebSocketDisconnect, WebSocketState
 from pydantic import ConfigDict, Field, ValidationError
 
@@ -122,7 +121,9 @@ async def create_conversation(
     try:
         agent = BaseAgent.model_validate(body.agent)
     except ValidationError as exc:
-        raise _invalid_agent(exc) from exc
+        first = exc.errors(include_url=False, include_input=False, include_context=False)[0]
+        field = ".".join(str(part) for part in ("agent", *first["loc"]))
+        raise invalid_field(field, first["msg"].removeprefix("Value error, ")) from exc
     if await service.records.get_workspace(body.workspace) is None:
         raise HTTPException(404, "Workspace not found.")
     record, is_new = await service.create(body.id, agent, body.workspace)
@@ -231,9 +232,3 @@ async def _wait_for_disconnect(websocket: WebSocket) -> None:
     with contextlib.suppress(WebSocketDisconnect):
         while True:
             await websocket.receive_text()
-
-
-def _invalid_agent(error: ValidationError) -> RequestValidationError:
-    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    field = ".".join(str(part) for part in ("agent", *first["loc"]))
-    return invalid_field(field, first["msg"].removeprefix("Value error, "))

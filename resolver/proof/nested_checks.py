@@ -60,8 +60,13 @@ def _break_nested_checks(text: str) -> tuple[str, frozenset[str]]:
     """
     try:
         tree = ast.parse(text)
+        names = _break_checks(tree)
+        return f"{ast.unparse(tree)}\n", names
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return "", frozenset()
+
+
+def _break_checks(tree: ast.Module) -> frozenset[str]:
     names = set[str]()
     for node in tree.body:
         prefix = f"{node.name}::" if isinstance(node, ast.ClassDef) else ""
@@ -70,7 +75,7 @@ def _break_nested_checks(text: str) -> tuple[str, frozenset[str]]:
                 breaker = _CheckBreaker()
                 breaker.generic_visit(function)
                 names |= {f"{prefix}{function.name}"} if breaker.has_only_nested_checks else set()
-    return f"{ast.unparse(tree)}\n", frozenset(names)
+    return frozenset(names)
 
 
 class _CheckBreaker(ast.NodeTransformer):

@@ -7,6 +7,8 @@ so a reviewer has to decide. Code with the same effect but other words is not fo
 
 import ast
 import re
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import NamedTuple
@@ -30,15 +32,24 @@ EXPECTED = "changes a value that the tests that show the fix take from it"
 SETTING = "depends on a setting that only the test configuration makes"
 READ = "is read as text by a test that shows the fix"
 
-_LITERAL = r"(?:-?\d+(?:\.\d+)?(?![\w.])|'[^'\n]*'|\"[^\"\n]*\"|`[^`\n]*`)"
+# Each pattern needs a time that is linear in the length of a line, because a patch may contain very long lines.
+_LITERAL = r"(?:(?<![\w.])-?\d+(?:\.\d+)?(?![\w.])|'[^'\n]*'|\"[^\"\n]*\"|`[^`\n]*`)"
 _LITERALS = re.compile(rf"(?<![\w.]){_LITERAL}")
+_VALUES = rf"{_LITERAL}(?:\s*,\s*{_LITERAL}){{0,20}}"
 _SPECIAL_CASE = re.compile(
-    rf"(?:[=!]==?|\b(?:in|is|case|when)\b|\.(?:equals|eql\?)\()\s*[\[({{]*\s*(?P<values>{_LITERAL}(?:\s*,\s*{_LITERAL})*)"
+    rf"(?:[=!]==?|\b(?:in|is|case|when)\b|\.(?:equals|eql\?)\()\s*(?:[\[({{]+\s*)?(?P<values>{_VALUES})"
     rf"|(?P<first>{_LITERAL})\s*[=!]==?"
-    rf"|[{{(\[,\s]+(?P<key>{_LITERAL}(?:\s*,\s*{_LITERAL})*)[)\]]?\s*(?::|=>)\s*(?={_LITERAL})"
+    rf"|[{{(\[,\s](?P<key>{_VALUES})[)\]]?\s*(?::|=>)\s*(?={_LITERAL})"
 )
 _COMMON_VALUES = frozenset({"0", "1", "-1", "2", "", "utf-8"})
-_INCREMENT = re.compile(r"([A-Za-z_][\w.]*)\s*(?:[+-]=\s*1\b|\+\+|--)|(?:\+\+|--)([A-Za-z_][\w.]*)")
+_INCREMENT = re.compile(r"(?<![\w.])([A-Za-z_][\w.]*)\s*(?:[+-]=\s*1\b|\+\+|--)|(?:\+\+|--)([A-Za-z_][\w.]*)")
+_COMPARED = re.compile(r"(?<![\w.])([A-Za-z_][\w.]*)(?:\+\+)?\s*(?:[<>]=?|[=!]==?|%)\s*\d")
+_PATH = re.compile(r"[\w.]+")
+_FUNCTION = re.compile(r"\b(?:def|function)[ \t]+(\w+)")
+# Names outside of functions, and names that functions declare as global
+_KEPT = re.compile(
+    r"^(?:(?:let|var|static|final|global)[ \t]+)?([A-Za-z_][\w.]*)|^[ \t]+global[ \t](.*)", re.MULTILINE
+)
 _CONSTANT = re.compile(
     r"^(?:(?:pub |export |static |const |let |var |final )*|(?:module\.)?exports\.)(?P<name>[A-Za-z_]\w*)\s*(?::[^=]+)?"
     r"=(?![=>])(?!.*(?:\blambda\b|\bfunction\b|=>|\w\())"
@@ -46,7 +57,8 @@ _CONSTANT = re.compile(
 _ASSIGNED = re.compile(r"^\s*(?:export\s+)?(?:const\s+|let\s+|var\s+)?(\w{3,})\s*(?::[^=]*)?=(?!=)")
 _SET_BY_TESTS = re.compile(
     r"\benviron\[\s*['\"](\w+)['\"]\s*\]\s*=(?!=)|\b(?:setdefault|setenv|putenv|Setenv|setattr)\((?:\w+,\s*)?['\"](\w+)['\"]"
-    r"|\bprocess\.env\.(\w+)\s*=(?!=)|\bENV\[['\"](\w+)['\"]\]\s*=(?!=)|^\s*(?!self\.)\w+(?:\.\w+)*\.([A-Z]\w+)\s*=(?!=)",
+    r"|\bprocess\.env\.(\w+)\s*=(?!=)|\bENV\[['\"](\w+)['\"]\]\s*=(?!=)"
+    r"|^[ \t]*(?!self\.)\w+(?:\.\w+)*\.([A-Z]\w+)\s*=(?!=)",
     re.MULTILINE,
 )
 _READS_CODE = re.compile(r"\bread_text\(|\bread_bytes\(|\bopen\(|\breadFile\w*\(|\bFile\.read")
@@ -75,7 +87,7 @@ async def find_special_cases(
     if not files:
         return []
     tests = await _read_tests(workspace, patch, changes, fail_to_pass)
-    settings = await _find_settings(workspace, frozenset(change.path for change in changes))
+    settings = await _find_settings(workspace)
     sentences = []
     for file in files:
         others = [other.new for other in files if other is not file]
@@ -84,10 +96,7 @@ async def find_special_cases(
             (COUNTER, _find_counters(file)),
             (UNUSED, _find_unused_names(file, others, tests)),
             (EXPECTED, _find_expected_values(file, tests)),
-            (
-                SETTING,
-                [line for line in file.added if settings and re.search(rf"\b(?:{settings})\b", line.text)],
-            ),
+            (SETTING, [line for line in file.added if settings.search(line.text)]),
         ):
             if lines:
                 sentences.append(describe_lines(file.path, lines, note))
@@ -177,50 +186,48 @@ def _find_values(file: _ChangedFile, tests: list[str]) -> list[AddedLine]:
 
 def _find_counters(file: _ChangedFile) -> list[AddedLine]:
     """Returns the added lines that compare the number of calls, kept outside of a function, with a constant."""
-    added = "\n".join(line.text for line in file.added)
-    names = {first or second for first, second in _INCREMENT.findall(added)}
-    kept = [
-        re.escape(name)
-        for name in names
-        if re.search(
-            rf"^(?:(?:let|var|static|final)\s+|global\s+|\s+global\s.*\b)?{re.escape(name)}\b",
-            file.new,
-            re.MULTILINE,
-        )
-        or re.search(rf"\b(?:def|function)\s+{re.escape(name.partition('.')[0])}\b", file.new)
-    ]
-    compares = re.compile(rf"(?<![\w.])(?:{'|'.join(kept)})(?:\+\+)?\s*(?:[<>]=?|[=!]==?|%)\s*\d")
-    return [line for line in file.added if kept and compares.search(line.text)]
+    names = {first or second for line in file.added for first, second in _INCREMENT.findall(line.text)}
+    functions = set(_FUNCTION.findall(file.new))
+    kept = sorted(name for found in _KEPT.findall(file.new) for part in found for name in _PATH.findall(part))
+
+    def is_kept(name: str) -> bool:
+        first = bisect_left(kept, name)  # `name` itself, or the first of its attributes, if there are any
+        is_known = any(f"{path}.".startswith(f"{name}.") for path in kept[first : first + 1])
+        return is_known or name.partition(".")[0] in functions
+
+    counters = set(filter(is_kept, names))
+    return [line for line in file.added if counters.intersection(_COMPARED.findall(line.text))]
+
+
+def _list_words(*texts: str) -> Counter[str]:
+    return Counter(word for text in texts for word in re.findall(r"\w+", text))
 
 
 def _find_unused_names(file: _ChangedFile, others: list[str], tests: list[str]) -> list[AddedLine]:
     """Returns the added lines that define a constant that only tests use."""
-    found = []
-    for line in file.added:
-        constant = _CONSTANT.match(line.text)
-        name = rf"\b{constant['name']}\b" if constant else ""
-        is_used = len(re.findall(name, file.new)) > 1 or any(re.search(name, text) for text in others)
-        if (
-            constant
-            and not is_used
-            and not re.search(name, file.old)
-            and any(re.search(name, test) for test in tests)
-        ):
-            found.append(line)
-    return found
+    new, elsewhere, tested = _list_words(file.new), _list_words(file.old, *others), _list_words(*tests)
+    constants = [(line, match["name"]) for line in file.added if (match := _CONSTANT.match(line.text))]
+    return [line for line, name in constants if new[name] <= 1 and name not in elsewhere and name in tested]
 
 
 def _find_expected_values(file: _ChangedFile, tests: list[str]) -> list[AddedLine]:
     """Returns the added lines that change constants whose names the tests contain."""
-    old, new = dict(_iter_constants(file.path, file.old)), dict(_iter_constants(file.path, file.new))
-    changed = {name for name in old.keys() & new.keys() if old[name][0] != new[name][0]}
-    return [
-        line
-        for name in sorted(changed)
-        if any(re.search(rf"\b{name}\b", test) for test in tests)
-        for line in file.added
-        if line.number in new[name][1]
-    ]
+    old, new, tested = (
+        _list_constants(file.path, file.old),
+        _list_constants(file.path, file.new),
+        _list_words(*tests),
+    )
+    changed = [name for name in old.keys() & new.keys() & tested.keys() if old[name][0] != new[name][0]]
+    numbers = {number for name in changed for number in new[name][1]}
+    return [line for line in file.added if line.number in numbers]
+
+
+def _list_constants(path: str, text: str) -> dict[str, tuple[str, range]]:
+    """Returns the values and lines of constants, by name. Returns none if Python cannot parse the text."""
+    try:
+        return dict(_iter_constants(path, text))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return {}
 
 
 def _iter_constants(path: str, text: str) -> Iterator[tuple[str, tuple[str, range]]]:
@@ -230,29 +237,25 @@ def _iter_constants(path: str, text: str) -> Iterator[tuple[str, tuple[str, rang
             if match := _CONSTANT.match(line):
                 yield match["name"], (line, range(number, number + 1))
         return
-    try:
-        body = ast.parse(text).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return
-    for node in body:
-        targets = (
-            node.targets
-            if isinstance(node, ast.Assign)
-            else [node.target]
-            if isinstance(node, ast.AnnAssign)
-            else []
-        )
-        value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
-        if value is None or any(isinstance(inner, ast.Lambda | ast.Call) for inner in ast.walk(value)):
-            continue
-        for target in targets:
-            if isinstance(target, ast.Name) and target.id != "__version__":
-                yield target.id, (ast.dump(value), range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    for node in ast.parse(text).body:
+        match node:
+            case ast.Assign(targets=targets, value=value):
+                pass
+            case ast.AnnAssign(target=target, value=ast.expr() as value):
+                targets = [target]
+            case _:
+                continue
+        lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+        names = [
+            target.id for target in targets if isinstance(target, ast.Name) and target.id != "__version__"
+        ]
+        if not any(isinstance(inner, ast.Lambda | ast.Call) for inner in ast.walk(value)):
+            yield from ((name, (ast.dump(value), lines)) for name in names)
 
 
-async def _find_settings(workspace: Workspace, changed: frozenset[str]) -> str:
+async def _find_settings(workspace: Workspace) -> re.Pattern[str]:
     """Returns a pattern of the settings that the test configuration makes, and of the names that the product gives
-    them. Returns an empty text if there are none.
+    them. It matches nothing if there are none.
     """
     files = await workspace.list_files()
     config = [path for path in files if path.endswith(CODE_SUFFIXES) and is_runner_config(path)][:MAX_FILES]
@@ -265,4 +268,4 @@ async def _find_settings(workspace: Workspace, changed: frozenset[str]) -> str:
         for line in (await workspace.read(path, MAX_FILE_BYTES) or "").splitlines():
             if (assigned := _ASSIGNED.match(line)) and names.intersection(re.findall(r"\w+", line)):
                 derived.add(assigned[1])
-    return "|".join(sorted(map(re.escape, names | derived)))
+    return re.compile(rf"\b(?:{'|'.join(sorted(map(re.escape, names | derived))) or '(?!)'})\b")

@@ -21,6 +21,7 @@ SUFFIXES = (".py", ".pyi", ".pyx", ".js", ".cjs", ".mjs", ".jsx", ".ts", ".cts",
 PROJECT_FILES = frozenset({"package.json", "pyproject.toml", "setup.py", "setup.cfg", "Gemfile", "Rakefile"})
 MAX_FILES_READ = 100  # files of the product, and files of the directory, that are read
 MAX_FILE_BYTES = 500_000
+MAX_IMPORT = 1_000  # characters; without a limit, a generated file with very long lines would take too long
 
 
 async def find_product_files(workspace: Workspace, changes: tuple[FileChange, ...]) -> frozenset[str]:
@@ -81,10 +82,11 @@ def _imports(text: str, path: str, directory: str, importer: str) -> bool:
     last = re.escape(parts[-1])
     package = re.escape(PurePosixPath(_get_stem(path)).parent.name)
     before = "[\"'./]" if importer.endswith(".rb") else "[./]"  # In Ruby, the path begins below `lib`.
+    steps = "[./]".join(map(re.escape, parts))
     patterns = [
-        rf"\b(?:import|from|require\w*|load)\b[^\n]*{before}{'[./]'.join(map(re.escape, parts))}(?!\w)",
+        rf"\b(?:import|from|require\w*|load)\b[^\n]{{0,{MAX_IMPORT}}}{before}{steps}(?!\w)",
         rf"\bfrom\s+(?:{r'[.]+|' * (is_inside or len(parts) == 1)}[\w.]*\b{package})\s+import\s"
-        rf"(?:\s*\([^)]*|[^\n(]*)\b{last}\b",
+        rf"(?:\s*\([^)]{{0,{MAX_IMPORT}}}|[^\n(]{{0,{MAX_IMPORT}}})\b{last}\b",
     ]
     if is_inside:
         patterns.append(rf"\bfrom\s+\.+(?:\w+\.)*{last}(?!\w)|[\"']\.{{1,2}}/(?:[\w.-]+/)*{last}(?!\w)")

@@ -11,21 +11,7 @@ from patchwright.resolver.suites.file_classifier import is_test_file
 from patchwright.runtime.frozen_model import FrozenModel
 
 # Test files that no runner for Python runs. pytest stops if it has to run a file that it cannot collect.
-_OTHER_LANGUAGES = (
-    ".c",
-    ".cc",
-    ".cpp",
-    ".go",
-    ".h",
-    ".java",
-    ".js",
-    ".mjs",
-    ".rb",
-    ".rs",
-    ".sh",
-    ".ts",
-    ".tsx",
-)
+_OTHER_LANGUAGES = re.compile(r".*\.(?:cc?|cpp|go|h|java|m?js|rb|rs|sh|tsx?)")
 _IGNORE_OPTION = re.compile(r"\s--ignore[=\s]\s*(\S+)")
 
 
@@ -88,7 +74,7 @@ class Suite(FrozenModel):
         """Returns True if the suite's command may run this test file. pytest ignores a file that its option `--ignore`
         names, unless the command also names the file itself, as a restricted command does.
         """
-        is_foreign = self.runner in ("pytest", "unittest") and path.endswith(_OTHER_LANGUAGES)
+        is_foreign = self.runner in ("pytest", "unittest") and _OTHER_LANGUAGES.fullmatch(path)
         if is_foreign or not self.contains_path(path) or not self.is_test_file(path):
             return False
         ignored = _IGNORE_OPTION.findall(self.command) if self.runner == "pytest" else []

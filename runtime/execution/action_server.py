@@ -156,7 +156,7 @@ class ActionServer:
                 replies.add(reply)
                 reply.add_done_callback(replies.discard)
         except (FrameTooLarge, ValidationError) as exc:
-            failure = ActionFailure(reason="malformed", message=f"This is no request: {exc}"[:1000])
+            failure = ActionFailure(reason="malformed", message=f"This is not a valid request: {exc}"[:1000])
             await write_frame(writer, ActionResponse(id=0, observation=failure))
         except asyncio.IncompleteReadError:
             return

@@ -33,6 +33,13 @@ LANGUAGE_BY_SUFFIX = {
     **dict.fromkeys(("sh", "bash"), "bash"),
 }
 """The language for each file suffix. A `.h` file may contain C or C++; the C++ grammar can parse both."""
+QUERIES = Path(__file__).with_name("queries")
+_QUERY_PARTS = {
+    "javascript": ("ecmascript", "javascript"),
+    **dict.fromkeys(("typescript", "tsx"), ("ecmascript", "typescript")),
+    "cpp": ("c", "cpp"),
+}
+"""The files with the query of a language, if there are several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +123,8 @@ def _load_grammar(language: str) -> "tuple[Parser, Query]":
     names = {"typescript": "language_typescript", "tsx": "language_tsx", "php": "language_php"}
     factory: Callable[[], object] = getattr(module, names.get(language, "language"))
     grammar = Language(factory())
-    query = Path(__file__).with_name("queries") / f"{language}.scm"
-    return Parser(grammar), Query(grammar, query.read_text())
+    parts = [(QUERIES / f"{part}.scm").read_text() for part in _QUERY_PARTS.get(language, (language,))]
+    return Parser(grammar), Query(grammar, "\n".join(parts))
 
 
 def _node_text(node: "Node") -> str:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from patchwright.resolver.proof import nested_checks
 from tests.resolver.patch_verifier import BUG, FIXED, TESTS, VerifierFactory
 
 EACH = "\n\ndef each(items, report):\n    for item in items:\n        report(add(item, item))\n"
@@ -41,3 +42,9 @@ async def test_checks_in_callbacks_have_to_decide(
         assert verdict.reason == (
             "With the patch, `test_each` also passes if its checks fail, so no test shows the fix."
         )
+
+
+def test_a_test_that_is_nested_too_deeply_is_not_copied() -> None:
+    names = nested_checks._break_nested_checks(CHECKED)[1]
+    deep = CHECKED.replace("total == 2", f"total + {'+'.join(['0'] * 20_000)} == 2")
+    assert (names, nested_checks._break_nested_checks(deep)[1]) == ({"test_each"}, frozenset())

@@ -2,9 +2,11 @@
 
 import pytest
 
+from patchwright.resolver.git.new_file import add_file
 from patchwright.resolver.security.special_cases import (
     COUNTER,
     EXPECTED,
+    MAX_FILE_BYTES,
     READ,
     SETTING,
     UNUSED,
@@ -98,3 +100,36 @@ async def test_the_sentences_name_the_lines(open_verifier: VerifierFactory) -> N
     assert found == [
         "calc.py, line 2, gives special results for values of the tests that show the fix: `if (a, b) == (12, 30):`"
     ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("in" + " " * 1_000_000, "a" * 1_000_000, "1," * 500_000, "a." * 500_000, "== " + "(" * 1_000_000),
+        *("\n" * 1_000_000, "".join(f"A{number} = 1\n" for number in range(60_000)), "x" + "+=1\n" * 60_000),
+        "X = " + "+".join(["1"] * 20_000),
+    ],
+    ids=[
+        "spaces",
+        "name",
+        "values",
+        "attributes",
+        "brackets",
+        "empty lines",
+        "constants",
+        "counters",
+        "deep",
+    ],
+)
+async def test_a_generated_file_of_any_form_is_searched(text: str, open_verifier: VerifierFactory) -> None:
+    """With a search whose time grows with the square of the length, this would reach the time limit of a test."""
+    async with open_verifier({"calc.py": "", "tests/test_calc.py": TEST}) as verifier:
+        change = add_file(
+            await verifier.patch({"calc.py": "\n"}), "large.py", text[: MAX_FILE_BYTES - 1] + "\n"
+        )
+        changes = await verifier.workspace.list_changes(change)
+        assert [each.path for each in changes] == ["calc.py", "large.py"]
+        assert (
+            await find_special_cases(verifier.workspace, change, changes, ("tests/test_calc.py::test_add",))
+            == []
+        )

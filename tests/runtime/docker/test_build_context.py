@@ -265,8 +265,9 @@ def test_the_container_has_exactly_the_modules_that_its_programs_import() -> Non
                     files = (root / f"{str(module).replace('.', '/')}.py" for module in modules)
                     todo += [file for file in files if file.is_file()]
     names = {f"new/app/{path.relative_to(root).as_posix()}" for path in needed}
-    queries = {path for path in LAYER.code if path.endswith(".scm")}
-    assert names | {"new/app/patchwright/__init__.py"} | queries == LAYER.code.keys()
+    queries = (root / "patchwright" / "runtime" / "search" / "queries").glob("*.scm")
+    names |= {f"new/app/{path.relative_to(root).as_posix()}" for path in queries}
+    assert names | {"new/app/patchwright/__init__.py"} == LAYER.code.keys()
 
 
 def test_what_runs_on_the_repositorys_python_is_compiled_for_it(tmp_path: Path) -> None:
