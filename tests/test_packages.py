@@ -17,7 +17,7 @@ SHAPE = {
     "functions with more than 7 parameters": 0,
     "functions with more than 2 inner functions": 0,
     "files of fewer than 40 lines": 24,
-    "lines": 82_392,
+    "lines": 82_390,
 }
 """No number may grow. If you make one smaller, lower it here."""
 

@@ -30,7 +30,7 @@ class WorkspaceBody(FrozenModel):
     image: str | None
     """Base image; null for the server's own."""
     network: str
-    """Network access: what was asked for, but at most what the server allows."""
+    """Network access. It is less than requested if the server does not allow more."""
     working_dir: str
     """Absolute path of the work tree in the container."""
 

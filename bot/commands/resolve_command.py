@@ -232,9 +232,8 @@ async def _resolve_on_disk(
     settings: Settings,
     earlier: Trajectory,
 ) -> int:
-    composition_root.start_import(
-        "patchwright.resolver.pipeline.resolve"
-    )  # Meanwhile, the checks wait for others.
+    # In a thread, because the checks below mainly wait for other programs.
+    composition_root.start_import("patchwright.resolver.pipeline.resolve")
     await _check_model(settings)
     changes = None
     if earlier.run_started is None:

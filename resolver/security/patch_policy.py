@@ -30,11 +30,8 @@ MAX_NAMES = 3  # maximum number of files that one note names
 class PatchLimits(FrozenModel):
     """The operator's limits for patches."""
 
-    max_files: int = Field(default=300, ge=1)
-    """Maximum number of changed paths. GitHub shows no more files in one diff.
-
-    Source: docs.github.com/repositories/creating-and-managing-repositories/repository-limits
-    """
+    max_files: int = Field(default=100, ge=1)
+    """Maximum number of changed paths."""
     max_megabytes: float = Field(default=4, gt=0)
     """Maximum size of the diff in megabytes (1,000,000 bytes). The same limit applies to the data that the
     diff adds to the tree.
@@ -50,7 +47,7 @@ DEFAULT_LIMITS = PatchLimits()
 
 def build_patch_limits(settings: Settings) -> PatchLimits:
     """Returns the limits from the operator's settings."""
-    return PatchLimits(allowed_paths=settings.allowed_paths)
+    return PatchLimits(max_files=settings.max_files, allowed_paths=settings.allowed_paths)
 
 
 class FilteredPatch(FrozenModel):

@@ -59,6 +59,8 @@ class Settings(ModelSettings, SandboxSettings, RunSettings, ServerSettings):
     """The word that addresses the bot. A comment that contains this as a whole word starts a run."""
     branch_prefix: str = Field(default="patchwright/", min_length=1)
     """Prefix of all branches that are pushed for issues. The repository's `branch` determines the rest of the name."""
+    max_files: int = Field(default=100, ge=1)
+    """Maximum number of files that a patch may change. A larger patch is not published."""
     allowed_paths: tuple[str, ...] = ()
     """Glob patterns for protected paths that patches may change nevertheless, such as `.github/workflows/*`.
     GitHub requires a separate permission for workflow files.

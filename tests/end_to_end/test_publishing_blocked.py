@@ -144,11 +144,14 @@ async def test_if_github_rejects_the_pull_request_the_branch_is_named(
 
 
 @pytest.mark.slow
-async def test_a_change_of_three_hundred_files_is_published(
+async def test_a_change_of_five_thousand_files_is_published_if_the_operator_allows_it(
     publish_scenario: PublishScenario,
 ) -> None:
-    outcome = await publish_scenario.publish(*(file(f"d{n % 50}/f{n}.txt", b"%d\n" % n) for n in range(300)))
+    publish_scenario.settings = {"max_files": 10_000}
+    outcome = await publish_scenario.publish(
+        *(file(f"d{n % 50}/f{n}.txt", b"%d\n" % n) for n in range(5_000))
+    )
     assert isinstance(outcome, Published)
     (pull,) = publish_scenario.pulls
-    assert "fails on this many files (300)" in pull.body
-    assert publish_scenario.repo.bare.git("ls-tree", "-r", "--name-only", pull.head.sha).count(b"\n") == 301
+    assert "fails on this many files (5000)" in pull.body
+    assert publish_scenario.repo.bare.git("ls-tree", "-r", "--name-only", pull.head.sha).count(b"\n") == 5_001

@@ -41,7 +41,7 @@ def review_notes(monkeypatch: MonkeyPatch) -> None:
 
 
 def special_cases(monkeypatch: MonkeyPatch) -> None:
-    """Nobody looks for code that satisfies only the tests."""
+    """Code that may satisfy only the tests is not searched for."""
 
     async def find_none(*_: object) -> list[str]:
         return []

@@ -128,7 +128,7 @@ async def test_five_thousand_files_are_too_many(check, repository: Repository) -
     for number in range(5000):
         repository.write(f"many/{number}.txt", f"{number}\n")
     contents = await check()
-    assert contents.violations == ("The patch touches 5000 files; the limit is 300.",)
+    assert contents.violations == ("The patch touches 5000 files; the limit is 100.",)
 
 
 @pytest.mark.slow
@@ -297,8 +297,8 @@ async def test_the_operator_can_allow_paths_and_raise_limits(filter_changes, rep
     repository.write("big.bin", os.urandom(6_000_000))
     kept, files = await filter_changes(PatchLimits(max_megabytes=20, allowed_paths=("/.github/Workflows/*",)))
     assert (files, kept.removed) == ((".github/workflows/ci.yml", "big.bin"), ())
-    settings = Settings(data=Path("/nowhere"), allowed_paths=(".github/workflows/*",))
-    assert build_patch_limits(settings) == PatchLimits(allowed_paths=(".github/workflows/*",))
+    settings = Settings(data=Path("/nowhere"), max_files=3, allowed_paths=(".github/workflows/*",))
+    assert build_patch_limits(settings) == PatchLimits(max_files=3, allowed_paths=(".github/workflows/*",))
 
 
 async def test_no_setting_allows_a_symlink_out_of_the_tree(filter_changes, repository: Repository) -> None:

@@ -30,6 +30,10 @@ class RecordingSandbox:
         return TextResult(text="seen")
 
 
+UNDESCRIBED = {"run_shell": {"command"}, "view_file": {"path"}, "replace_text": {"path", "new"}}
+"""Fields whose names say enough, by tool. All other fields have a description."""
+
+
 def all_tools(sandbox: RecordingSandbox | None = None) -> ToolRegistry:
     return ToolRegistry((*build_sandbox_tools(sandbox or RecordingSandbox()), *build_control_tools()))
 
@@ -73,7 +77,10 @@ def test_every_action_has_a_tool_with_a_simple_schema() -> None:
     for spec in specs.values():
         assert spec.description and "\n    " not in spec.description
         assert "$" not in json.dumps(spec.parameters) and "anyOf" not in json.dumps(spec.parameters)
-        assert all(field["type"] for field in spec.parameters["properties"].values())
+        fields = spec.parameters["properties"]
+        assert all(field["type"] for field in fields.values())
+        undescribed = {name for name, field in fields.items() if not field.get("description")}
+        assert undescribed <= UNDESCRIBED.get(spec.name, set()), spec.name
 
 
 def test_arguments_become_an_action() -> None:
